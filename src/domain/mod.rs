@@ -1,0 +1,9 @@
+//! The pure core: no I/O, no clock, no randomness but a passed-in seed.
+
+pub mod bench_record;
+pub mod compare;
+pub mod fingerprint;
+pub mod machine;
+pub mod search;
+pub mod stats;
+pub mod types;

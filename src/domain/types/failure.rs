@@ -1,0 +1,130 @@
+//! Why a run gave no valid samples. A failed run is data: never a zero, never a slow sample.
+
+use serde::{Deserialize, Serialize};
+
+/// Failure classes, each with its advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureClass {
+    /// The program could not be started.
+    NotStarted,
+    /// Ran out of device or host memory.
+    OutOfMemory,
+    /// Device lost with signs of memory over-commit (case C13).
+    MemoryOverCommit,
+    /// Device lost with signs of a watchdog (case C14).
+    DeviceLostTimeout,
+    /// Device lost, cause unknown.
+    DeviceLost,
+    /// The device could not be created (case C15).
+    DeviceCreation,
+    /// The model file could not be loaded.
+    ModelLoad,
+    /// The tool refused an argument.
+    InvalidArgument,
+    /// Results were printed, then the process crashed (case C01).
+    CrashAtExit,
+    /// Ended by a signal before finishing.
+    Crashed,
+    /// Ended with a non-zero status.
+    ExitStatus,
+    /// Ran past its time limit.
+    TimedOut,
+    /// No result rows (case C04).
+    NoResults,
+    /// Output that is no llama-bench record.
+    Unparsable,
+    /// A sample was non-finite or not positive (case C03).
+    InvalidSample,
+    /// Other tests came back than were asked for (case C06).
+    WrongTests,
+    /// The effective settings are not the ones asked for (case C37).
+    EffectiveMismatch,
+    /// A GPU run that did not use the GPU (case C21).
+    GpuNotUsed,
+    /// Ran on another device than asked (case C18).
+    WrongDevice,
+    /// The disk refused a write.
+    DiskFull,
+}
+
+impl FailureClass {
+    /// The class in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NotStarted => "could not be started",
+            Self::OutOfMemory => "out of memory",
+            Self::MemoryOverCommit => "device lost: memory over-commit",
+            Self::DeviceLostTimeout => "device lost: timeout",
+            Self::DeviceLost => "device lost",
+            Self::DeviceCreation => "device could not be created",
+            Self::ModelLoad => "model could not be loaded",
+            Self::InvalidArgument => "argument refused",
+            Self::CrashAtExit => "crash at exit",
+            Self::Crashed => "crashed",
+            Self::ExitStatus => "ended with an error",
+            Self::TimedOut => "timed out",
+            Self::NoResults => "no results",
+            Self::Unparsable => "unreadable output",
+            Self::InvalidSample => "invalid sample",
+            Self::WrongTests => "wrong test set",
+            Self::EffectiveMismatch => "other settings took effect",
+            Self::GpuNotUsed => "GPU was not used",
+            Self::WrongDevice => "ran on the wrong GPU",
+            Self::DiskFull => "disk full",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NotStarted => "check that the runtime's folder still holds its binaries",
+            Self::OutOfMemory => "fewer layers on the GPU, a smaller context or a smaller model",
+            Self::MemoryOverCommit => "fewer layers on the GPU or a smaller context",
+            Self::DeviceLostTimeout => "a smaller micro-batch, or fewer graph nodes per submission",
+            Self::DeviceLost => "check the driver's log; update or roll back the driver",
+            Self::DeviceCreation => {
+                "stock asks for a queue family this driver refuses: the graphics queue may work"
+            }
+            Self::ModelLoad => "check the file with `flux models`; the build may be too old for it",
+            Self::InvalidArgument => "this build does not know the option: choose another build",
+            Self::CrashAtExit => "the samples are kept as evidence only; try another build",
+            Self::TimedOut => "raise --time-limit per run, or choose a smaller model",
+            Self::Crashed | Self::ExitStatus | Self::NoResults => {
+                "read the last lines of its log in `flux show`"
+            }
+            Self::Unparsable => "this build's output is not llama-bench's: choose another build",
+            Self::InvalidSample => "repeat; if it stays, this setting does not work here",
+            Self::WrongTests => "the tool read an argument as several tests: report this",
+            Self::EffectiveMismatch => "turn automatic fitting off, or choose a smaller setting",
+            Self::GpuNotUsed => "check the driver, /dev/dri and the render group",
+            Self::WrongDevice => "choose the device with --device",
+            Self::DiskFull => "free space in the data folder, then resume",
+        }
+    }
+}
+
+/// A failed run: class, and the evidence in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The class.
+    pub class: FailureClass,
+    /// What was seen, e.g. the log line that told.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure of `class` with its evidence.
+    pub fn new(class: FailureClass, detail: impl Into<String>) -> Self {
+        Self {
+            class,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.class.words(), self.detail)
+    }
+}

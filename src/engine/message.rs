@@ -1,0 +1,256 @@
+//! The protocol between the engine and its readers (app and command line): commands in, events out.
+//!
+//! Invariants, each a test: `seq` rises by one per job; exactly one `Finished` per job and nothing after it;
+//! a cancel always ends in `Finished`; a sample is in the store before it is announced.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::types::{Goal, RequestShape, Settings, Timestamp};
+use crate::ports::{Notice, PortError};
+
+/// A job's number, never used twice in one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub u64);
+
+/// What `flux tune` is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuneRequest {
+    /// Model file.
+    pub model: PathBuf,
+    /// Runtime name or folder; `None` takes the best known.
+    pub runtime: Option<String>,
+    /// Device name of the runtime (`Vulkan0`) or PCI address; `None` takes the runtime's default.
+    pub device: Option<String>,
+    /// Goal.
+    pub goal: Goal,
+    /// The request of the request goal.
+    pub request_shape: RequestShape,
+    /// Reduced-precision caches may be tried.
+    pub allow_kv_quant: bool,
+    /// Repetitions in a process, instead of the planned number.
+    pub repetitions: Option<u32>,
+    /// Processes per arm in the confirmation, instead of the planned number.
+    pub processes: Option<u32>,
+    /// Seconds of measuring after which no further candidate is started.
+    pub time_limit_secs: Option<f64>,
+    /// Only these dimensions.
+    pub only: Vec<String>,
+    /// Prompt lengths, generated tokens and depths other than the default workload.
+    pub prompt_tokens: Option<u32>,
+    /// Tokens generated in the generation test.
+    pub generated_tokens: Option<u32>,
+    /// Context depth of all tests.
+    pub depth: u32,
+    /// A session to go on with; its own settings then win over those above.
+    pub resume: Option<i64>,
+    /// A further baseline the winner must not lose to.
+    pub against: Option<Vec<String>>,
+    /// Exported machine to act as.
+    pub machine: Option<PathBuf>,
+}
+
+/// What `flux ab` is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AbRequest {
+    /// Model file.
+    pub model: PathBuf,
+    /// Arm A: settings (`flash-attn=on ubatch=1024`), `stock`, or a runtime's name or folder.
+    pub a: String,
+    /// Arm B, likewise.
+    pub b: String,
+    /// Runtime for arms that name none.
+    pub runtime: Option<String>,
+    /// Device.
+    pub device: Option<String>,
+    /// Goal whose metric is the primary one.
+    pub goal: Goal,
+    /// Repetitions in a process.
+    pub repetitions: Option<u32>,
+    /// Processes per arm.
+    pub processes: Option<u32>,
+    /// Prompt tokens.
+    pub prompt_tokens: Option<u32>,
+    /// Generated tokens.
+    pub generated_tokens: Option<u32>,
+    /// Context depth.
+    pub depth: u32,
+}
+
+/// A stage of a job, for determinate progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageInfo {
+    /// Name in words.
+    pub name: String,
+    /// Runs expected in it.
+    pub runs: u32,
+}
+
+/// What happened, in a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The job.
+    pub job: JobId,
+    /// Rises by one.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// One candidate as the ranking shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CandidateResult {
+    /// Candidate id, from 1; 0 is stock.
+    pub id: u32,
+    /// Settings.
+    pub settings: Settings,
+    /// Mean rate per test label.
+    pub metrics: BTreeMap<String, f64>,
+    /// `ok`, `failed`, `stopped-early`, …
+    pub status: String,
+    /// Why, where there is a reason to give.
+    pub reason: Option<String>,
+    /// Change of the goal's metric against the baseline, percent.
+    pub change_pct: Option<f64>,
+}
+
+/// Kinds of event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// The job began.
+    Started {
+        /// What kind of job.
+        job_kind: String,
+        /// The stored session, where the job has one.
+        session: Option<i64>,
+        /// Its stages.
+        plan: Vec<StageInfo>,
+    },
+    /// A stage began.
+    Stage {
+        /// Name in words.
+        name: String,
+    },
+    /// Where the job is. Latest wins; may be dropped.
+    Progress {
+        /// Runs (or bytes) done.
+        done: u64,
+        /// Runs (or bytes) expected.
+        total: u64,
+        /// Seconds left, where known.
+        eta_secs: Option<f64>,
+        /// What is going on, in a few words.
+        doing: String,
+    },
+    /// A run was stored.
+    RunStored {
+        /// Row id.
+        run: i64,
+        /// Place in the session.
+        seq: u32,
+        /// What was asked.
+        planned: Box<crate::domain::types::PlannedRun>,
+        /// Mean rate per test label; empty for a run without samples.
+        metrics: BTreeMap<String, f64>,
+        /// Why there are no samples.
+        failure: Option<String>,
+        /// Seconds it took.
+        wall_secs: f64,
+    },
+    /// A candidate was judged in screening.
+    Screened(CandidateResult),
+    /// The smallest effect the planned confirmation can see, percent, and its size.
+    ConfirmationPlanned {
+        /// Settings of the finalist.
+        settings: Settings,
+        /// Processes per arm.
+        processes: u32,
+        /// Repetitions in each.
+        repetitions: u32,
+        /// Smallest effect, percent of the baseline.
+        smallest_effect_pct: f64,
+    },
+    /// A confirmation ended; the document `flux tune --json` prints for it.
+    Verdict {
+        /// Settings judged.
+        settings: Settings,
+        /// The judgement.
+        confirmation: serde_json::Value,
+    },
+    /// Something worth saying.
+    Notice(Notice),
+    /// The last event.
+    Finished(Outcome),
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Ran to its end; the document its command prints with `--json`.
+    Done {
+        /// The result.
+        result: serde_json::Value,
+    },
+    /// Cancelled; what is stored stays.
+    Cancelled {
+        /// Runs kept.
+        kept_runs: u32,
+        /// The session to resume.
+        session: Option<i64>,
+    },
+    /// Failed.
+    Failed {
+        /// The error.
+        error: JobError,
+    },
+}
+
+/// An error that crosses threads and is shown to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobError {
+    /// Stable kebab-case code.
+    pub code: String,
+    /// What and where, in one sentence.
+    pub headline: String,
+    /// Causes beneath.
+    pub cause: Vec<String>,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+impl JobError {
+    /// An error with code and headline.
+    pub fn new(code: &str, headline: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            headline: headline.into(),
+            cause: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<PortError> for JobError {
+    fn from(error: PortError) -> Self {
+        Self {
+            code: "port".to_owned(),
+            headline: error.headline,
+            cause: error.cause,
+            hint: error.hint,
+        }
+    }
+}

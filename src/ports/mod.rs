@@ -1,0 +1,181 @@
+//! What the engine needs from the world, as traits. Adapters implement them; tests replace them.
+
+mod cancel;
+mod store;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::domain::types::{
+    Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
+    Timestamp,
+};
+
+pub use cancel::{CancelMode, CancelToken};
+pub use store::*;
+
+/// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{headline}")]
+pub struct PortError {
+    /// What failed and where, in one sentence without a full stop; paths last.
+    pub headline: String,
+    /// What to do next, where Flux knows.
+    pub hint: Option<String>,
+    /// The causes beneath, outermost first.
+    pub cause: Vec<String>,
+}
+
+impl PortError {
+    /// A failure with only a headline.
+    pub fn new(headline: impl Into<String>) -> Self {
+        Self {
+            headline: headline.into(),
+            hint: None,
+            cause: Vec::new(),
+        }
+    }
+
+    /// A failure with the chain of `error` as its causes.
+    pub fn caused(headline: impl Into<String>, error: &dyn std::error::Error) -> Self {
+        let mut cause = vec![error.to_string()];
+        let mut source = error.source();
+        while let Some(inner) = source {
+            cause.push(inner.to_string());
+            source = inner.source();
+        }
+        Self {
+            headline: headline.into(),
+            hint: None,
+            cause,
+        }
+    }
+
+    /// The same failure with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Result of a port.
+pub type PortResult<T> = Result<T, PortError>;
+
+/// Reads this machine. Never fails as a whole: what cannot be read is a status in the report.
+pub trait MachineProbe: Send + Sync {
+    /// Everything about the machine but its runtimes (`runtimes` is left empty).
+    fn machine(&self) -> Machine;
+
+    /// The host alone, for changing readings (RAM available, load).
+    fn host(&self) -> Host;
+}
+
+/// Time, so that tests own it.
+pub trait Clock: Send + Sync {
+    /// Wall-clock time.
+    fn now(&self) -> Timestamp;
+
+    /// Monotonic time since an arbitrary start.
+    fn elapsed(&self) -> Duration;
+}
+
+/// Starts one llama-bench process and waits for it. A failed run is an outcome, not an error.
+pub trait Runner: Send + Sync {
+    /// Runs `request` to its end, its time limit, its early stop or `cancel`, whichever is first.
+    /// The child is ended **and reaped** before this returns.
+    fn run(
+        &self,
+        request: &RunRequest,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(RunProgress),
+    ) -> Run;
+}
+
+/// Reads model files and makes synthetic ones.
+pub trait Models: Send + Sync {
+    /// One model from any of its parts or its folder; header only.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no GGUF file, or is not a runnable set of parts.
+    fn inspect(&self, path: &Path) -> PortResult<ModelInfo>;
+
+    /// Every GGUF file below `dir`, broken ones with what is wrong.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>>;
+
+    /// Writes a random-weight model with a real model's shapes; nothing is left behind on failure or cancel.
+    /// `progress` gets bytes written and bytes in all.
+    ///
+    /// # Errors
+    /// Unknown shape, a file that exists already, no space, cancelled.
+    fn synthesise(
+        &self,
+        request: &SynthRequest,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> PortResult<ModelInfo>;
+
+    /// The shapes `synthesise` knows.
+    fn shapes(&self) -> Vec<String>;
+}
+
+/// What to synthesise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SynthRequest {
+    /// Shape name, e.g. `qwen3-4b`.
+    pub shape: String,
+    /// File to write.
+    pub output: PathBuf,
+    /// Leave the tensor data a hole, for planning only.
+    pub sparse: bool,
+    /// Seed of the weights.
+    pub seed: u64,
+}
+
+/// Progress of an installation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InstallProgress {
+    /// What is being done, in a few words.
+    pub step: String,
+    /// Share done, 0 to 1, where it is known.
+    pub fraction: Option<f64>,
+}
+
+/// Knows, finds, adds, installs and removes llama.cpp builds.
+pub trait Runtimes: Send + Sync {
+    /// Every build known here, identified (by cache where its digest is unchanged), the best first.
+    fn list(&self) -> Vec<Runtime>;
+
+    /// The build of a name or a folder.
+    ///
+    /// # Errors
+    /// There is none, or it is not llama.cpp.
+    fn resolve(&self, name_or_dir: &str) -> PortResult<Runtime>;
+
+    /// Adds a folder for good.
+    ///
+    /// # Errors
+    /// It holds no llama.cpp, or the catalogue cannot be written.
+    fn add(&self, dir: &Path) -> PortResult<Runtime>;
+
+    /// Forgets a build; one that Flux installed is deleted too.
+    ///
+    /// # Errors
+    /// It is not known, or its folder cannot be deleted.
+    fn remove(&self, name: &str) -> PortResult<Runtime>;
+
+    /// Installs a build for `backend` into the data folder.
+    ///
+    /// # Errors
+    /// A missing build tool (named, with the package that brings it), no network, a wrong checksum, cancelled.
+    /// Nothing half-made is left behind.
+    fn install(
+        &self,
+        backend: Backend,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(InstallProgress),
+    ) -> PortResult<Runtime>;
+}

@@ -1,0 +1,282 @@
+//! The store as the engine sees it: append evidence, read it back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::types::{
+    Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, Run, Runtime, Settings, Timestamp,
+    Verdict,
+};
+
+use super::PortResult;
+
+/// What kind of session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionKind {
+    /// `flux tune`.
+    Tune,
+    /// `flux ab`.
+    Ab,
+}
+
+/// A session as it begins: all that is needed to judge and to resume it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewSession {
+    /// Kind.
+    pub kind: SessionKind,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The machine and runtime it belongs to.
+    pub fingerprint: Fingerprint,
+    /// The readings behind the fingerprint.
+    pub machine: Machine,
+    /// The build measured.
+    pub runtime: Runtime,
+    /// The model measured.
+    pub model: ModelInfo,
+    /// The goal.
+    pub goal: Goal,
+    /// The request and the plan made of it, whole: the state machine is rebuilt from this on resume.
+    pub config: serde_json::Value,
+    /// On an exported machine.
+    pub simulated: bool,
+    /// Version of Flux.
+    pub flux_version: String,
+}
+
+/// A stored session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Row id.
+    pub id: i64,
+    /// How it began.
+    #[serde(flatten)]
+    pub begun: NewSession,
+    /// How it ended; `None` while running, or when Flux was killed: it can be resumed.
+    pub end: Option<SessionEnd>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEnd {
+    /// When.
+    pub ended_at: Timestamp,
+    /// State.
+    pub state: SessionState,
+    /// Verdict, where there is one.
+    pub verdict: Option<Verdict>,
+    /// The result document, as `flux tune --json` prints it, or the error.
+    pub result: serde_json::Value,
+}
+
+/// The states a session ends in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    /// Ran to its end.
+    Done,
+    /// Cancelled: samples kept, no profile; it can be resumed.
+    Cancelled,
+    /// Failed.
+    Failed,
+}
+
+/// One line of `flux history`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionLine {
+    /// Row id.
+    pub id: i64,
+    /// Kind.
+    pub kind: SessionKind,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// Model name.
+    pub model: String,
+    /// Runtime name.
+    pub runtime: String,
+    /// Goal.
+    pub goal: Goal,
+    /// Fingerprint hash.
+    pub fingerprint: String,
+    /// Runs stored.
+    pub runs: u64,
+    /// State; `None` while running or killed.
+    pub state: Option<SessionState>,
+    /// Verdict.
+    pub verdict: Option<Verdict>,
+    /// On an exported machine.
+    pub simulated: bool,
+}
+
+/// A stored run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredRun {
+    /// Row id.
+    pub id: i64,
+    /// Place in the session, from 0.
+    pub seq: u32,
+    /// What was asked.
+    pub planned: PlannedRun,
+    /// What happened.
+    pub run: Run,
+}
+
+/// Something worth saying about a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// How serious.
+    pub level: NoticeLevel,
+    /// Stable kebab-case code.
+    pub code: String,
+    /// One sentence for people.
+    pub text: String,
+}
+
+/// How serious a notice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeLevel {
+    /// For information.
+    Info,
+    /// May spoil the measurement.
+    Warning,
+}
+
+/// A profile to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewProfile {
+    /// All but the id, which the store gives.
+    pub profile: Profile,
+    /// Settings and the run that introduced each: `(dimension, run id)`.
+    pub introduced_by: Vec<(String, i64)>,
+    /// The stored verdict that confirmed it.
+    pub verdict_id: i64,
+}
+
+/// Why a setting is in a profile, read back from the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Dimension.
+    pub dimension: String,
+    /// Value.
+    pub value: String,
+    /// The screening run that introduced it.
+    pub run: StoredRun,
+}
+
+/// A stored judgement (a confirmation of one finalist, or an `ab`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredVerdict {
+    /// Row id.
+    pub id: i64,
+    /// Session.
+    pub session: i64,
+    /// What was judged.
+    pub settings: Settings,
+    /// Verdict.
+    pub verdict: Verdict,
+    /// The judgement in full.
+    pub detail: serde_json::Value,
+}
+
+/// Everything measured, kept. Every call returns after its transaction is on disk.
+pub trait Store: Send + Sync {
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// The database cannot be written (full disk, read-only, locked by another Flux).
+    fn begin_session(&self, session: &NewSession) -> PortResult<i64>;
+    /// Appends a run with every repetition and its raw output.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_run(
+        &self,
+        session: i64,
+        seq: u32,
+        planned: &PlannedRun,
+        run: &Run,
+    ) -> PortResult<i64>;
+    /// Appends a notice.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_notice(&self, session: i64, notice: &Notice) -> PortResult<()>;
+    /// Appends a judgement.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_verdict(
+        &self,
+        session: i64,
+        settings: &Settings,
+        verdict: Verdict,
+        detail: &serde_json::Value,
+    ) -> PortResult<i64>;
+    /// Stores a profile.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn save_profile(&self, profile: &NewProfile) -> PortResult<i64>;
+    /// Ends a session; a cancelled one may be ended again after a resume, and the last end counts.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn end_session(&self, session: i64, end: &SessionEnd) -> PortResult<()>;
+    /// Remembers a scan, so that the next can say what changed.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn remember_scan(&self, at: Timestamp, fingerprint: &Fingerprint) -> PortResult<()>;
+
+    /// The last remembered scan.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    fn last_scan(&self) -> PortResult<Option<Fingerprint>>;
+    /// Sessions, newest first.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn sessions(&self, limit: u32) -> PortResult<Vec<SessionLine>>;
+    /// One session.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn session(&self, id: i64) -> PortResult<Option<Session>>;
+    /// A session's runs in order.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn runs(&self, session: i64) -> PortResult<Vec<StoredRun>>;
+    /// A session's notices in order.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn notices(&self, session: i64) -> PortResult<Vec<Notice>>;
+    /// A session's judgements in order.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn verdicts(&self, session: i64) -> PortResult<Vec<StoredVerdict>>;
+    /// Profiles, newest first.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn profiles(&self) -> PortResult<Vec<Profile>>;
+    /// The fingerprint a profile or session was stored with, for saying what changed.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn fingerprint(&self, hash: &str) -> PortResult<Option<Fingerprint>>;
+    /// Why each setting of a profile is there.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn introductions(&self, profile: i64) -> PortResult<Vec<Introduction>>;
+    /// The judgement that confirmed a profile.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>>;
+}

@@ -1,0 +1,114 @@
+//! Fails on an arrow between modules that is not in the design's picture.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Module, and the modules it may name with `crate::`.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("domain", &["domain"]),
+    ("ports", &["domain", "ports"]),
+    ("probe", &["domain", "ports", "probe"]),
+    ("runtime", &["domain", "ports", "runtime"]),
+    ("gguf", &["domain", "ports", "gguf"]),
+    ("store", &["domain", "ports", "store"]),
+    ("engine", &["domain", "ports", "engine"]),
+    (
+        "wiring",
+        &[
+            "domain", "ports", "probe", "runtime", "gguf", "store", "engine", "wiring",
+        ],
+    ),
+    ("cli", &["domain", "ports", "engine", "wiring", "cli"]),
+    ("lib", &[]),
+    ("main", &[]),
+];
+
+/// What the pure core may not touch.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "Instant::now",
+    "SystemTime",
+];
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn module_of(path: &Path, root: &Path) -> String {
+    let first = path
+        .strip_prefix(root)
+        .unwrap()
+        .components()
+        .next()
+        .unwrap();
+    first
+        .as_os_str()
+        .to_string_lossy()
+        .trim_end_matches(".rs")
+        .to_owned()
+}
+
+/// Names after `crate::` in a line; a grouped import (`crate::{a, b}`) would hide arrows and is refused.
+fn targets(line: &str) -> Vec<String> {
+    line.match_indices("crate::")
+        .map(|(at, _)| {
+            let rest = &line[at + "crate::".len()..];
+            assert!(
+                !rest.starts_with('{'),
+                "write one `use crate::module::…` per line: {line}"
+            );
+            rest.chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_arrow_is_in_the_picture() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut wrong = Vec::new();
+    for path in files {
+        let module = module_of(&path, &root);
+        let allowed = MAY_USE
+            .iter()
+            .find(|(m, _)| *m == module)
+            .unwrap_or_else(|| panic!("module {module} is not in the picture"))
+            .1;
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
+            for target in targets(line) {
+                if !allowed.contains(&target.as_str()) {
+                    wrong.push(format!("{}: {module} → {target}", path.display()));
+                }
+            }
+            if module == "domain" {
+                for word in IMPURE.iter().filter(|w| line.contains(**w)) {
+                    wrong.push(format!(
+                        "{}: domain is pure, yet names {word}",
+                        path.display()
+                    ));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "arrows not in the picture:\n{}",
+        wrong.join("\n")
+    );
+}

@@ -1,0 +1,2 @@
+//! A simulated llama-bench: a real process with scripted behaviour.
+fn main() {}
