@@ -1,0 +1,1 @@
+//! From a request to everything a measuring job needs.

@@ -1,0 +1,1 @@
+//! `flux run`: the stored profile applied to llama-server.

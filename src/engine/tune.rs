@@ -1,0 +1,16 @@
+//! Placeholder until merged.
+
+use super::Ports;
+use super::job::{Ended, JobContext};
+use super::message::JobError;
+use super::message::TuneRequest;
+/// x
+/// # Errors
+/// x
+pub fn perform(
+    _r: &TuneRequest,
+    _p: &Ports,
+    _c: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    Err(JobError::new("x", "not merged yet").into())
+}
