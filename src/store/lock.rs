@@ -47,8 +47,10 @@ impl MeasureLock {
 
 impl Drop for MeasureLock {
     fn drop(&mut self) {
-        // The next holder must not be shown under this process id while it writes its own.
+        // The next holder must not be shown under this process id while it writes its own. Unlocked by name: a child
+        // being started may still share the handle. Both failing leaves what closing the file does anyway.
         let _ = self.0.set_len(0);
+        let _ = self.0.unlock();
     }
 }
 

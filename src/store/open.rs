@@ -25,7 +25,8 @@ const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.
 const STEPS: &[M] = &[M::up(include_str!("schema.sql"))];
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = STEPS.len() as i64;
+const FORMAT: i64 = 1;
+const _: () = assert!(STEPS.len() == FORMAT as usize, "one step per format");
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
 const BUSY: Duration = Duration::from_secs(10);
 /// `SQLite`'s file header: its length, its first bytes, and where `user_version` is (sqlite.org/fileformat.html).

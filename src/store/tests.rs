@@ -1,4 +1,4 @@
-//! A disk that fills up, which needs the writing connection's own page limit.
+//! What shows only from inside: the writing connection's promises, a disk that fills up, the query plan.
 
 use std::collections::BTreeMap;
 
@@ -58,6 +58,21 @@ fn limit_pages(store: &SqliteStore, spare: i64) {
         tx.query_row(&set, [], |row| row.get::<_, i64>(0))
     };
     store.write(limit).unwrap();
+}
+
+#[test]
+fn a_commit_is_on_the_medium_before_it_returns() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let ask = |tx: &Transaction, pragma| tx.pragma_query_value(None, pragma, |row| row.get(0));
+    let (mode, synchronous, keys): (String, i64, bool) = store
+        .write(move |tx| {
+            let mode = tx.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            Ok((mode, ask(tx, "synchronous")?, ask(tx, "foreign_keys")? == 1))
+        })
+        .unwrap();
+    // sqlite.org/pragma.html: synchronous 2 is FULL, which syncs the log at every commit.
+    assert_eq!((mode.as_str(), synchronous, keys), ("wal", 2, true));
 }
 
 #[test]
