@@ -2,9 +2,11 @@
 
 pub mod ab;
 pub mod install;
+mod measure;
 mod job;
 pub mod message;
 pub mod prepare;
+pub mod report;
 pub mod run;
 pub mod tune;
 

@@ -137,7 +137,7 @@ fn stale(
 }
 
 fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<SettingExplanation>, JobError> {
-    let space = SearchSpace::builtin();
+    let space = SearchSpace::default();
     Ok(ports
         .store
         .introductions(profile.id)?
