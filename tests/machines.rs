@@ -104,6 +104,29 @@ fn the_papers_card_is_a_cut_down_polaris_with_7_75_gib() {
 }
 
 #[test]
+fn the_hash_is_what_sha256sum_says_of_the_fields() {
+    // printf 'CPU=Intel(R) Core(TM) i5-6500 CPU @ 3.20GHz\nCPU cores=4 cores, 4 threads\nCPU architecture=x86_64\n
+    //   RAM size=16 GiB\nOS=Debian GNU/Linux 12\nKernel=6.1\n' | sha256sum
+    assert_eq!(
+        fingerprint(&machine("none"), None).hash,
+        "d91350619f72b924983f37443855fceb02e5e40c9c4ef103a16d8244b2944b08"
+    );
+}
+
+#[test]
+fn a_servers_display_chip_is_listed_and_is_no_gpu() {
+    let mut server = machine("none");
+    let mut chip = machine("rtx-4070").system_gpus[0].clone();
+    (chip.vendor_id, chip.device_id) = (0x1a03, 0x2000);
+    server.system_gpus.push(chip);
+    let found = gpus(&server);
+    assert_eq!(only(&found).kind, DeviceKind::Other);
+    assert_eq!(machine_fields(&server), machine_fields(&machine("none")));
+    let hints = no_gpu(&server, &found).unwrap().hints;
+    assert!(hints.iter().all(|h| !h.contains("ASPEED")), "{hints:?}");
+}
+
+#[test]
 fn another_polaris_chip_under_the_same_name_is_another_fingerprint() {
     let ours = machine("rx580-2048sp");
     let mut standard = ours.clone();
@@ -285,7 +308,13 @@ fn a_gpu_that_only_the_os_lists_is_shown_with_its_driver_package() {
         card.remark.as_deref(),
         Some("no Vulkan driver shows it (kernel driver nvidia)")
     );
-    let hints = no_gpu(&bare, &found).unwrap().hints;
+    let advice = no_gpu(&bare, &found).unwrap();
+    assert_eq!(
+        advice.headline,
+        "No usable Vulkan GPU (the Vulkan drivers found no device): CPU only, unless the build brings its own \
+         backend (CUDA, HIP, SYCL)"
+    );
+    let hints = advice.hints;
     assert!(hints[0].contains("group render"), "{hints:?}");
     assert!(hints[1].starts_with("GeForce RTX 4070 has no Vulkan driver: install nvidia-driver"));
     // A CUDA build can still use it: it stays part of the machine's identity.
