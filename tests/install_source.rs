@@ -15,10 +15,18 @@ use flux::runtime::install::{Installer, Pins};
 #[ignore = "needs a network and 20 CPU-minutes"]
 fn the_source_package_builds_and_runs() {
     let temp = tempfile::tempdir().unwrap();
-    let runtimes_dir = std::env::var_os("FLUX_KEEP_RUNTIMES").map_or(temp.path().to_owned(), PathBuf::from);
-    let pins = Pins { archives: Vec::new(), source: Pins::built_in().unwrap().source };
+    let runtimes_dir =
+        std::env::var_os("FLUX_KEEP_RUNTIMES").map_or(temp.path().to_owned(), PathBuf::from);
+    let pins = Pins {
+        archives: Vec::new(),
+        source: Pins::built_in().unwrap().source,
+    };
     let tool_path = std::env::var_os("PATH").unwrap_or_default();
-    let installer = Installer { runtimes_dir: runtimes_dir.clone(), pins, tool_path };
+    let installer = Installer {
+        runtimes_dir: runtimes_dir.clone(),
+        pins,
+        tool_path,
+    };
     let begun = Instant::now();
     let (mut shown, mut best) = (String::new(), 0.0);
     let dir = installer
@@ -34,7 +42,11 @@ fn the_source_package_builds_and_runs() {
         })
         .unwrap();
     let runtime = identify(&dir).unwrap();
-    eprintln!("{:.1} s, {}: {runtime:#?}", begun.elapsed().as_secs_f64(), dir.display());
+    eprintln!(
+        "{:.1} s, {}: {runtime:#?}",
+        begun.elapsed().as_secs_f64(),
+        dir.display()
+    );
     assert_eq!(runtime.name, "b11149-cpu");
     assert!(runtime.bench.is_some() && runtime.server.is_some());
     assert_eq!(runtime.bench_defaults["--ubatch-size"], "512");

@@ -85,12 +85,20 @@ fn around(dir: &Path) -> Vec<(PathBuf, Library)> {
         homes.push(home);
     }
     for home in homes {
-        folders.extend(SHARED_FOLDERS.iter().map(|folder| (home.join(folder), Library::Own)));
+        folders.extend(
+            SHARED_FOLDERS
+                .iter()
+                .map(|folder| (home.join(folder), Library::Own)),
+        );
     }
     folders
 }
 
-fn collect(dir: &Path, libraries: Library, found: &mut BTreeMap<PathBuf, RuntimeFile>) -> io::Result<()> {
+fn collect(
+    dir: &Path,
+    libraries: Library,
+    found: &mut BTreeMap<PathBuf, RuntimeFile>,
+) -> io::Result<()> {
     for entry in fs::read_dir(dir)?.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -107,10 +115,20 @@ fn collect(dir: &Path, libraries: Library, found: &mut BTreeMap<PathBuf, Runtime
 }
 
 fn insert(path: &Path, found: &mut BTreeMap<PathBuf, RuntimeFile>) {
-    let Ok(path) = path.canonicalize() else { return };
-    let Ok(meta) = fs::metadata(&path) else { return };
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let age = meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let Ok(path) = path.canonicalize() else {
+        return;
+    };
+    let Ok(meta) = fs::metadata(&path) else {
+        return;
+    };
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let age = meta
+        .modified()
+        .ok()
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let file = RuntimeFile {
         name,
         size: meta.len(),
@@ -122,14 +140,22 @@ fn insert(path: &Path, found: &mut BTreeMap<PathBuf, RuntimeFile>) {
 
 /// `llama-bench`, `llama-bench.exe`, and what wrapper scripts call: `llama-bench.bin`, `.llama-bench-wrapped`.
 fn is_program(name: &str) -> bool {
-    let stem = name.strip_suffix(".exe").or_else(|| name.strip_suffix(".bin")).unwrap_or(name);
-    let stem = stem.strip_prefix('.').and_then(|s| s.strip_suffix("-wrapped")).unwrap_or(stem);
+    let stem = name
+        .strip_suffix(".exe")
+        .or_else(|| name.strip_suffix(".bin"))
+        .unwrap_or(name);
+    let stem = stem
+        .strip_prefix('.')
+        .and_then(|s| s.strip_suffix("-wrapped"))
+        .unwrap_or(stem);
     PROGRAMS.contains(&stem)
 }
 
 fn is_library(name: &str) -> bool {
     let has_extension = |extension: &str| {
-        Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case(extension))
+        Path::new(name)
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case(extension))
     };
     name.contains(".so.") || ["so", "dll", "dylib"].into_iter().any(has_extension)
 }
@@ -142,7 +168,10 @@ fn is_own(name: &str) -> bool {
 /// Does the file start as ELF, PE or Mach-O does?
 fn is_machine_code(path: &Path) -> bool {
     let mut start = [0_u8; 4];
-    if File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_err() {
+    if File::open(path)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .is_err()
+    {
         return false;
     }
     let is_mach = |magic: u32| matches!(magic, 0xfeed_face | 0xfeed_facf | 0xcafe_babe);
@@ -211,11 +240,21 @@ mod tests {
 
     #[test]
     fn programs_and_libraries_are_told_by_name() {
-        for name in ["llama-bench", "llama-server.exe", "llama-bench.bin", ".llama-server-wrapped"] {
+        for name in [
+            "llama-bench",
+            "llama-server.exe",
+            "llama-bench.bin",
+            ".llama-server-wrapped",
+        ] {
             assert!(is_program(name), "{name}");
         }
         assert!(!is_program("llama-cli") && !is_program("llama-bench.txt"));
-        for name in ["libggml.so", "libggml.so.0.25.1", "ggml-vulkan.dll", "libllama.dylib"] {
+        for name in [
+            "libggml.so",
+            "libggml.so.0.25.1",
+            "ggml-vulkan.dll",
+            "libllama.dylib",
+        ] {
             assert!(is_library(name) && is_own(name), "{name}");
         }
         assert!(is_library("libgomp.so.1") && !is_own("libgomp.so.1"));

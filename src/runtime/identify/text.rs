@@ -97,7 +97,9 @@ pub fn help(text: &str) -> Help {
         }
         if let Some(value) = default_in(line) {
             for flag in &current {
-                help.defaults.entry(flag.clone()).or_insert_with(|| value.clone());
+                help.defaults
+                    .entry(flag.clone())
+                    .or_insert_with(|| value.clone());
             }
         }
     }
@@ -155,29 +157,34 @@ pub fn backends(text: &str) -> BTreeSet<Backend> {
 
 /// The CPU library in `load_backend: loaded CPU backend from …/libggml-cpu-haswell.so`.
 pub fn cpu_variant(text: &str) -> Option<String> {
-    let path = text
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("load_backend: loaded CPU backend from "))?;
+    let path = text.lines().find_map(|l| {
+        l.trim()
+            .strip_prefix("load_backend: loaded CPU backend from ")
+    })?;
     path.trim().rsplit(['/', '\\']).next().map(str::to_owned)
 }
 
 /// Why a program does not start on this machine, and what helps, where its output says so.
 pub fn missing_part(text: &str) -> Option<(String, String)> {
-    missing_library(text).map(|library| {
-        let hint = package_of(&library);
-        (format!("it needs the shared library {library}, which is not here"), hint)
-    })
-    .or_else(|| {
-        let symbol = text.lines().find_map(|line| {
-            let (_, rest) = line.split_once("version `")?;
-            let (symbol, rest) = rest.split_once('\'')?;
-            rest.contains("not found").then(|| symbol.to_owned())
-        })?;
-        Some((
-            format!("it was built for a newer system ({symbol} is missing)"),
-            "Build llama.cpp on this machine instead: `flux runtime install`".to_owned(),
-        ))
-    })
+    missing_library(text)
+        .map(|library| {
+            let hint = package_of(&library);
+            (
+                format!("it needs the shared library {library}, which is not here"),
+                hint,
+            )
+        })
+        .or_else(|| {
+            let symbol = text.lines().find_map(|line| {
+                let (_, rest) = line.split_once("version `")?;
+                let (symbol, rest) = rest.split_once('\'')?;
+                rest.contains("not found").then(|| symbol.to_owned())
+            })?;
+            Some((
+                format!("it was built for a newer system ({symbol} is missing)"),
+                "Build llama.cpp on this machine instead: `flux runtime install`".to_owned(),
+            ))
+        })
 }
 
 fn missing_library(text: &str) -> Option<String> {

@@ -36,7 +36,11 @@ pub(super) enum DownloadError {
     Unreachable(String),
     /// The connection broke.
     #[error("the download broke off after {got} of {size}: {url}")]
-    Broken { got: Bytes, size: String, url: String },
+    Broken {
+        got: Bytes,
+        size: String,
+        url: String,
+    },
     /// The file is not the pinned one.
     #[error("the download has a wrong checksum and was not used: {0}")]
     Checksum(String),
@@ -84,8 +88,16 @@ pub(super) fn download(
     let (pieces, received) = bounded(QUEUE);
     let url = file.url.clone();
     // A blocked read cannot be interrupted; on its own thread it may outlive a cancelled install until its time limit.
-    std::thread::Builder::new().name("download".to_owned()).spawn(move || fetch(&url, &pieces))?;
-    let mut transfer = Transfer { file, size: file.size, got: 0, hash: Sha256::new(), out: File::create(to)? };
+    std::thread::Builder::new()
+        .name("download".to_owned())
+        .spawn(move || fetch(&url, &pieces))?;
+    let mut transfer = Transfer {
+        file,
+        size: file.size,
+        got: 0,
+        hash: Sha256::new(),
+        out: File::create(to)?,
+    };
     transfer.receive(&received, cancel, progress)?;
     transfer.out.sync_all()?;
     if hex(&transfer.hash.finalize()) == file.sha256 {
@@ -124,8 +136,12 @@ impl Transfer<'_> {
                 }
                 Ok(Piece::Unreachable(why)) => return Err(DownloadError::Unreachable(why)),
                 Ok(Piece::End) => return self.check_size(),
-                Ok(Piece::Broken) | Err(RecvTimeoutError::Disconnected) => return Err(self.broken()),
-                Err(RecvTimeoutError::Timeout) if last.elapsed() > STALL_LIMIT => return Err(self.broken()),
+                Ok(Piece::Broken) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.broken());
+                }
+                Err(RecvTimeoutError::Timeout) if last.elapsed() > STALL_LIMIT => {
+                    return Err(self.broken());
+                }
                 Err(RecvTimeoutError::Timeout) => continue,
             }
             last = Instant::now();
@@ -149,8 +165,15 @@ impl Transfer<'_> {
     }
 
     fn broken(&self) -> DownloadError {
-        let size = self.size.map_or_else(|| "an unknown size".to_owned(), |size| Bytes(size).to_string());
-        DownloadError::Broken { got: Bytes(self.got), size, url: self.file.url.clone() }
+        let size = self.size.map_or_else(
+            || "an unknown size".to_owned(),
+            |size| Bytes(size).to_string(),
+        );
+        DownloadError::Broken {
+            got: Bytes(self.got),
+            size,
+            url: self.file.url.clone(),
+        }
     }
 
     fn report(&self) -> InstallProgress {

@@ -25,6 +25,8 @@ use download::DownloadError;
 
 /// Temporary folders start with this; a leading dot keeps them out of the catalogue.
 const TEMP_PREFIX: &str = ".installing-";
+/// A removed build's folder is called this until its files are deleted.
+pub(super) const REMOVING_PREFIX: &str = ".removing-";
 /// Held while an install works, so that another Flux does not take its folder for a leftover.
 const LOCK_FILE: &str = "lock";
 /// Free space an install asks for, in bytes: a source build with its objects takes 1.5 GB.
@@ -54,8 +56,13 @@ impl Installer {
     ) -> PortResult<PathBuf> {
         fs::create_dir_all(&self.runtimes_dir).map_err(|e| write_error(&self.runtimes_dir, &e))?;
         remove_leftovers(&self.runtimes_dir);
-        let archive = self.pins.archive(std::env::consts::OS, std::env::consts::ARCH, backend);
-        let builds = [archive.map(|pin| pin.build), self.pins.source.as_ref().map(|pin| pin.build)];
+        let archive = self
+            .pins
+            .archive(std::env::consts::OS, std::env::consts::ARCH, backend);
+        let builds = [
+            archive.map(|pin| pin.build),
+            self.pins.source.as_ref().map(|pin| pin.build),
+        ];
         for build in builds.into_iter().flatten() {
             let dir = self.runtimes_dir.join(folder_name(build, backend));
             if identify::identify(&dir).is_ok() {
@@ -74,7 +81,13 @@ impl Installer {
                 Ok(dir) => return Ok(dir),
             }
         } else {
-            say(progress, format!("no official archive is listed for {} on this system", backend.name()));
+            say(
+                progress,
+                format!(
+                    "no official archive is listed for {} on this system",
+                    backend.name()
+                ),
+            );
         }
         match (&self.pins.source, archive_error) {
             (Some(pin), _) => self.from_source(pin, backend, cancel, progress),
@@ -109,10 +122,14 @@ impl Installer {
                 Some(bin) => move_libraries(&into, bin)?,
             }
         }
-        let bin = bin.ok_or_else(|| PortError::new("the table of llama.cpp builds lists no file"))?;
+        let bin =
+            bin.ok_or_else(|| PortError::new("the table of llama.cpp builds lists no file"))?;
         say(progress, "checking that it runs".to_owned());
         identify::identify(&bin).map_err(|mut error| {
-            error.headline = format!("the official build does not run on this system: {}", error.headline);
+            error.headline = format!(
+                "the official build does not run on this system: {}",
+                error.headline
+            );
             Stumble::TrySource(error)
         })?;
         Ok(self.move_into_place(&bin, &folder_name(pin.build, pin.backend), cancel)?)
@@ -126,7 +143,11 @@ impl Installer {
         progress: &mut dyn FnMut(InstallProgress),
     ) -> PortResult<PathBuf> {
         let work = self.workplace(SPACE_NEEDED)?;
-        let site = source::Site { work: work.path(), tool_path: &self.tool_path, cancel };
+        let site = source::Site {
+            work: work.path(),
+            tool_path: &self.tool_path,
+            cancel,
+        };
         let bin = source::build(pin, backend, &site, progress)?;
         say(progress, "checking that it runs".to_owned());
         identify::identify(&bin)?;
@@ -155,7 +176,8 @@ impl Installer {
         }
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         // A folder of that name that does not run is left alone: it may be the user's.
-        for place in std::iter::once(name.to_owned()).chain((2..100).map(|n| format!("{name}-{n}"))) {
+        for place in std::iter::once(name.to_owned()).chain((2..100).map(|n| format!("{name}-{n}")))
+        {
             let place = self.runtimes_dir.join(place);
             if place.exists() {
                 continue;
@@ -200,7 +222,9 @@ struct Workplace {
 
 impl Workplace {
     fn new(parent: &Path) -> io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(parent)?;
+        let dir = tempfile::Builder::new()
+            .prefix(TEMP_PREFIX)
+            .tempdir_in(parent)?;
         let lock = File::create(dir.path().join(LOCK_FILE))?;
         lock.try_lock()?;
         Ok(Self { dir, _lock: lock })
@@ -211,14 +235,19 @@ impl Workplace {
     }
 }
 
-/// Removes what a killed install left. A folder that cannot be removed now is tried again by the next install.
+/// Removes what a killed install or removal left. A folder that cannot be removed now is tried again by the next install.
 fn remove_leftovers(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with(TEMP_PREFIX) && !name.starts_with(REMOVING_PREFIX) {
             continue;
         }
-        let is_in_use = File::open(entry.path().join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err());
+        let is_in_use =
+            File::open(entry.path().join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_err());
         if !is_in_use && let Err(error) = fs::remove_dir_all(entry.path()) {
             tracing::warn!(%error, dir = %entry.path().display(), "leftovers of an install cannot be removed");
         }
@@ -245,13 +274,21 @@ fn find_binaries(root: &Path, file: &ArchiveFile) -> PortResult<PathBuf> {
         }
         level = level.iter().flat_map(|dir| folders_in(dir)).collect();
     }
-    Err(PortError::new(format!("the archive holds no llama-bench: {}", file.url)))
+    Err(PortError::new(format!(
+        "the archive holds no llama-bench: {}",
+        file.url
+    )))
 }
 
 fn folders_in(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut found: Vec<_> =
-        entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect();
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+        .map(|e| e.path())
+        .collect();
     found.sort();
     found
 }
@@ -260,14 +297,18 @@ fn folders_in(dir: &Path) -> Vec<PathBuf> {
 fn move_libraries(root: &Path, bin: &Path) -> PortResult<()> {
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
-        let entries =
-            fs::read_dir(&dir).map_err(|e| PortError::caused(format!("cannot read {}", dir.display()), &e))?;
+        let entries = fs::read_dir(&dir)
+            .map_err(|e| PortError::caused(format!("cannot read {}", dir.display()), &e))?;
         for entry in entries.flatten() {
             let name = entry.file_name();
             let text = name.to_string_lossy();
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
                 dirs.push(entry.path());
-            } else if [".so", ".dll", ".dylib"].iter().any(|mark| text.contains(mark)) && !bin.join(&name).exists() {
+            } else if [".so", ".dll", ".dylib"]
+                .iter()
+                .any(|mark| text.contains(mark))
+                && !bin.join(&name).exists()
+            {
                 fs::rename(entry.path(), bin.join(&name)).map_err(|e| write_error(bin, &e))?;
             }
         }
@@ -285,12 +326,18 @@ fn free_space(dir: &Path) -> Option<u64> {
 fn free_space(dir: &Path) -> Option<u64> {
     let disks = sysinfo::Disks::new_with_refreshed_list();
     let holds = |disk: &&sysinfo::Disk| dir.starts_with(disk.mount_point());
-    let disk = disks.iter().filter(holds).max_by_key(|disk| disk.mount_point().as_os_str().len())?;
+    let disk = disks
+        .iter()
+        .filter(holds)
+        .max_by_key(|disk| disk.mount_point().as_os_str().len())?;
     Some(disk.available_space())
 }
 
 fn say(progress: &mut dyn FnMut(InstallProgress), step: String) {
-    progress(InstallProgress { step, fraction: None });
+    progress(InstallProgress {
+        step,
+        fraction: None,
+    });
 }
 
 fn cancelled() -> PortError {
@@ -301,10 +348,12 @@ fn write_error(path: &Path, error: &io::Error) -> PortError {
     let headline = format!("cannot write {}", path.display());
     let error_of = PortError::caused(headline, error);
     match error.kind() {
-        io::ErrorKind::StorageFull => error_of.hint("Free some space, or choose another data folder with `--data-dir`"),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            error_of.hint("Give yourself write access to it, or choose another data folder with `--data-dir`")
+        io::ErrorKind::StorageFull => {
+            error_of.hint("Free some space, or choose another data folder with `--data-dir`")
         }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => error_of.hint(
+            "Give yourself write access to it, or choose another data folder with `--data-dir`",
+        ),
         _ => error_of,
     }
 }

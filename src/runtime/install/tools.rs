@@ -27,7 +27,11 @@ pub(super) fn run_tool(
         if let Event::Line(_, line) = event {
             on_line(line);
         }
-        if cancel.is_cancelled() { Flow::Stop } else { Flow::Continue }
+        if cancel.is_cancelled() {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
     })
     .map_err(|e| {
         PortError::caused(
@@ -78,9 +82,15 @@ impl Python {
             PortError::new("building llama.cpp needs Python 3, which is not on PATH")
                 .hint("Install it, on Debian and Ubuntu: `apt install python3 python3-pip`")
         })?;
-        let python = Self { program, env: BTreeMap::new() };
+        let python = Self {
+            program,
+            env: BTreeMap::new(),
+        };
         python.check_version(cancel)?;
-        if python.ask(&["-m", "pip", "--version"], cancel)?.is_success() {
+        if python
+            .ask(&["-m", "pip", "--version"], cancel)?
+            .is_success()
+        {
             return Ok(python);
         }
         let venv = work.join("venv");
@@ -88,9 +98,20 @@ impl Python {
             &["-m".into(), "venv".into(), venv.clone().into_os_string()],
             cancel,
         )?;
-        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-        let python = Self { program: venv.join(inside), env: BTreeMap::new() };
-        if made.is_success() && python.ask(&["-m", "pip", "--version"], cancel)?.is_success() {
+        let inside = if cfg!(windows) {
+            "Scripts/python.exe"
+        } else {
+            "bin/python"
+        };
+        let python = Self {
+            program: venv.join(inside),
+            env: BTreeMap::new(),
+        };
+        if made.is_success()
+            && python
+                .ask(&["-m", "pip", "--version"], cancel)?
+                .is_success()
+        {
             return Ok(python);
         }
         Err(PortError::new("building llama.cpp needs Python's pip, and this Python has neither pip nor venv")
@@ -134,14 +155,22 @@ impl Python {
     /// `python -m pip install` with what every install here needs; temporary files stay below `temp`.
     pub(super) fn pip_install(&self, temp: &Path) -> Spec {
         let mut spec = self.spec();
-        spec.args = ["-m", "pip", "install", "--no-deps", "--no-cache-dir", "--no-input"]
-            .iter()
-            .chain(&["--disable-pip-version-check", "--no-warn-script-location"])
-            .chain(&["--progress-bar", "off", "--target"])
-            .map(OsString::from)
-            .collect();
+        spec.args = [
+            "-m",
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-cache-dir",
+            "--no-input",
+        ]
+        .iter()
+        .chain(&["--disable-pip-version-check", "--no-warn-script-location"])
+        .chain(&["--progress-bar", "off", "--target"])
+        .map(OsString::from)
+        .collect();
         for name in ["TMPDIR", "TMP", "TEMP"] {
-            spec.env.insert(name.to_owned(), temp.to_string_lossy().into_owned());
+            spec.env
+                .insert(name.to_owned(), temp.to_string_lossy().into_owned());
         }
         spec
     }
@@ -172,7 +201,9 @@ impl Toolchain {
         }
         let tools = work.join("tools");
         if first_of(&["make", "gmake"], path).is_none() {
-            chain.env.insert("CMAKE_GENERATOR".to_owned(), "Ninja".to_owned());
+            chain
+                .env
+                .insert("CMAKE_GENERATOR".to_owned(), "Ninja".to_owned());
             if which("ninja", path).is_none() {
                 chain.fetch.push(make.to_owned());
                 chain.path_first.push(tools.join("bin"));
@@ -189,14 +220,18 @@ impl Toolchain {
     fn use_zig(&mut self, work: &Path) {
         let bin = work.join("zig-bin");
         for (name, tool) in [("CC", "cc"), ("CXX", "c++")] {
-            self.env.insert(name.to_owned(), bin.join(tool).to_string_lossy().into_owned());
+            self.env.insert(
+                name.to_owned(),
+                bin.join(tool).to_string_lossy().into_owned(),
+            );
         }
         for cache in ["ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"] {
             let dir = work.join("zig-cache").to_string_lossy().into_owned();
             self.env.insert(cache.to_owned(), dir);
         }
         for (name, tool) in [("CMAKE_AR", "ar"), ("CMAKE_RANLIB", "ranlib")] {
-            self.cmake_args.push(format!("-D{name}={}", bin.join(tool).display()));
+            self.cmake_args
+                .push(format!("-D{name}={}", bin.join(tool).display()));
         }
         // Each shared library would carry its own C++ runtime, and exceptions would not cross between them.
         self.cmake_args.push("-DBUILD_SHARED_LIBS=OFF".to_owned());
@@ -230,7 +265,8 @@ pub(super) fn check_vulkan(path: &OsStr, cancel: &CancelToken) -> PortResult<()>
     const HINT: &str = "Install glslc of 2024 or later, the Vulkan headers and SPIRV-Headers, on Debian 13 and Ubuntu \
                         24.10 or later: `apt install glslc libvulkan-dev spirv-headers`; or install the CPU build";
     let glslc = which("glslc", path).ok_or_else(|| {
-        PortError::new("building llama.cpp's Vulkan backend needs glslc, which is not on PATH").hint(HINT)
+        PortError::new("building llama.cpp's Vulkan backend needs glslc, which is not on PATH")
+            .hint(HINT)
     })?;
     let mut spec = Spec::new(&glslc);
     spec.args = vec!["--version".into()];
@@ -253,7 +289,9 @@ pub(super) fn check_vulkan(path: &OsStr, cancel: &CancelToken) -> PortResult<()>
 
 /// The year in `shaderc v2023.2 v2023.2`.
 fn glslc_year(text: &str) -> Option<u32> {
-    let version = text.lines().find_map(|line| line.strip_prefix("shaderc v"))?;
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("shaderc v"))?;
     version.split('.').next()?.parse().ok()
 }
 
@@ -273,8 +311,15 @@ pub(super) fn last_lines(ended: &Ended, stream: Stream, count: usize) -> Vec<Str
         Stream::Stdout => &ended.stdout,
         Stream::Stderr => &ended.stderr,
     };
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    lines[lines.len().saturating_sub(count)..].iter().map(|&l| l.to_owned()).collect()
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    lines[lines.len().saturating_sub(count)..]
+        .iter()
+        .map(|&l| l.to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -283,7 +328,10 @@ mod tests {
 
     #[test]
     fn the_year_of_glslc_is_read_and_a_development_build_has_none() {
-        assert_eq!(glslc_year("shaderc v2023.2 v2023.2\nspirv-tools v2023.1\n"), Some(2023));
+        assert_eq!(
+            glslc_year("shaderc v2023.2 v2023.2\nspirv-tools v2023.1\n"),
+            Some(2023)
+        );
         assert_eq!(glslc_year("shaderc v2024.4\nglslang 11.1.0\n"), Some(2024));
         assert_eq!(glslc_year("shaderc unknown hash\n"), None);
     }

@@ -19,10 +19,21 @@ const LONGEST_LINK: u64 = 4096;
 const CHUNK: usize = 256 << 10;
 
 /// Unpacks `archive`, whose kind `name` tells (`.zip`, `.tar.gz`), into the new folder `into`.
-pub(super) fn unpack(archive: &Path, name: &str, into: &Path, cancel: &CancelToken) -> PortResult<()> {
+pub(super) fn unpack(
+    archive: &Path,
+    name: &str,
+    into: &Path,
+    cancel: &CancelToken,
+) -> PortResult<()> {
     fs::create_dir_all(into).map_err(|e| write_error(into, &e))?;
-    let file = File::open(archive).map_err(|e| PortError::caused(format!("cannot read {}", archive.display()), &e))?;
-    let mut target = Target { root: into, links: Vec::new(), written: 0, cancel };
+    let file = File::open(archive)
+        .map_err(|e| PortError::caused(format!("cannot read {}", archive.display()), &e))?;
+    let mut target = Target {
+        root: into,
+        links: Vec::new(),
+        written: 0,
+        cancel,
+    };
     if name.ends_with(".zip") {
         unpack_zip(file, &mut target)?;
     } else {
@@ -73,7 +84,10 @@ impl Target<'_> {
 
     fn link(&mut self, path: PathBuf, target: &Path) -> PortResult<()> {
         if !stays_inside(&path, target) {
-            return Err(refused(&format!("it holds a link that leaves it: {}", path.display())));
+            return Err(refused(&format!(
+                "it holds a link that leaves it: {}",
+                path.display()
+            )));
         }
         self.links.push((path, target.to_owned()));
         Ok(())
@@ -85,9 +99,14 @@ impl Target<'_> {
             if let Some(parent) = link.parent() {
                 fs::create_dir_all(parent).map_err(|e| write_error(parent, &e))?;
                 // A link made before this one could lead its folder elsewhere.
-                let inside = parent.canonicalize().and_then(|p| Ok(p.starts_with(self.root.canonicalize()?)));
+                let inside = parent
+                    .canonicalize()
+                    .and_then(|p| Ok(p.starts_with(self.root.canonicalize()?)));
                 if !matches!(inside, Ok(true)) {
-                    return Err(refused(&format!("it holds a link behind a link: {}", path.display())));
+                    return Err(refused(&format!(
+                        "it holds a link behind a link: {}",
+                        path.display()
+                    )));
                 }
             }
             make_link(target, &link).map_err(|e| write_error(&link, &e))?;
@@ -97,11 +116,22 @@ impl Target<'_> {
 
     /// Links together can lead further than each of them says: `a -> .`, `b -> a/..`.
     fn check_links(&self) -> PortResult<()> {
-        let root = self.root.canonicalize().map_err(|e| write_error(self.root, &e))?;
+        let root = self
+            .root
+            .canonicalize()
+            .map_err(|e| write_error(self.root, &e))?;
         for (path, _) in &self.links {
             // A link to nothing leads nowhere.
-            if self.root.join(path).canonicalize().is_ok_and(|end| !end.starts_with(&root)) {
-                return Err(refused(&format!("it holds a link that leaves it: {}", path.display())));
+            if self
+                .root
+                .join(path)
+                .canonicalize()
+                .is_ok_and(|end| !end.starts_with(&root))
+            {
+                return Err(refused(&format!(
+                    "it holds a link that leaves it: {}",
+                    path.display()
+                )));
             }
         }
         Ok(())
@@ -118,7 +148,10 @@ fn unpack_zip(file: File, target: &mut Target<'_>) -> PortResult<()> {
         let mode = entry.unix_mode().unwrap_or(0);
         if entry.is_symlink() {
             let mut text = String::new();
-            (&mut entry).take(LONGEST_LINK).read_to_string(&mut text).map_err(|e| damaged(&e))?;
+            (&mut entry)
+                .take(LONGEST_LINK)
+                .read_to_string(&mut text)
+                .map_err(|e| damaged(&e))?;
             target.link(path, Path::new(&text))?;
         } else if entry.is_dir() {
             target.folder(&path)?;
@@ -146,10 +179,19 @@ fn unpack_tar(file: File, target: &mut Target<'_>) -> PortResult<()> {
             }
             EntryType::Directory => target.folder(&path)?,
             EntryType::Symlink => {
-                let to = entry.link_name().map_err(|e| damaged(&e))?.unwrap_or_default().into_owned();
+                let to = entry
+                    .link_name()
+                    .map_err(|e| damaged(&e))?
+                    .unwrap_or_default()
+                    .into_owned();
                 target.link(path, &to)?;
             }
-            _ => return Err(refused(&format!("it holds something that is no file: {}", path.display()))),
+            _ => {
+                return Err(refused(&format!(
+                    "it holds something that is no file: {}",
+                    path.display()
+                )));
+            }
         }
     }
     Ok(())
@@ -162,7 +204,12 @@ fn inner_path(path: &Path) -> PortResult<PathBuf> {
         match part {
             Component::Normal(name) if !name.to_string_lossy().contains(':') => inner.push(name),
             Component::CurDir => {}
-            _ => return Err(refused(&format!("it holds a path that leaves it: {}", path.display()))),
+            _ => {
+                return Err(refused(&format!(
+                    "it holds a path that leaves it: {}",
+                    path.display()
+                )));
+            }
         }
     }
     Ok(inner)
@@ -189,7 +236,11 @@ fn stays_inside(path: &Path, target: &Path) -> bool {
 #[cfg(unix)]
 fn set_mode(file: &File, is_program: bool) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(fs::Permissions::from_mode(if is_program { 0o755 } else { 0o644 }))
+    file.set_permissions(fs::Permissions::from_mode(if is_program {
+        0o755
+    } else {
+        0o644
+    }))
 }
 
 #[cfg(not(unix))]
@@ -204,7 +255,9 @@ fn make_link(target: &Path, link: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn make_link(target: &Path, link: &Path) -> io::Result<()> {
-    let from = link.parent().map_or_else(|| target.to_owned(), |dir| dir.join(target));
+    let from = link
+        .parent()
+        .map_or_else(|| target.to_owned(), |dir| dir.join(target));
     fs::copy(from, link).map(|_| ())
 }
 
@@ -222,7 +275,10 @@ mod tests {
 
     #[test]
     fn paths_that_leave_are_refused() {
-        assert_eq!(inner_path(Path::new("./build/bin/llama-bench")).unwrap(), Path::new("build/bin/llama-bench"));
+        assert_eq!(
+            inner_path(Path::new("./build/bin/llama-bench")).unwrap(),
+            Path::new("build/bin/llama-bench")
+        );
         for path in ["/etc/passwd", "../x", "a/../../x", "c:/x"] {
             assert!(inner_path(Path::new(path)).is_err(), "{path}");
         }
