@@ -180,7 +180,7 @@ pub struct StoredVerdict {
 }
 
 /// Held while a job measures; dropping it lets another Flux measure.
-pub struct Measuring(#[expect(dead_code, reason = "held, never read")] pub Box<dyn Send>);
+pub struct Measuring(pub Box<dyn Send>);
 
 /// Everything measured, kept. Every call returns after its transaction is on disk.
 pub trait Store: Send + Sync {
