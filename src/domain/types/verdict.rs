@@ -29,6 +29,17 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// What a test is computed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SampleUnit {
+    /// Run means: the method's sampling unit.
+    #[default]
+    Runs,
+    /// Repetitions of two single runs: shown, never judged, because they are not independent.
+    Repetitions,
+}
+
 /// One arm of a comparison in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmSummary {
@@ -61,6 +72,9 @@ pub struct Comparison {
     pub df: Option<f64>,
     /// Two-sided p.
     pub p: Option<f64>,
+    /// What the test and the interval were computed on.
+    #[serde(default)]
+    pub unit: SampleUnit,
     /// The verdict.
     pub verdict: Verdict,
     /// Why, in one sentence.
