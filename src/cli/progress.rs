@@ -340,8 +340,8 @@ mod tests {
                 "Screening · run 12 of 34 · about 4 min left",
                 "  flash-attn=off, tg128, repetition 2 of 3",
                 "   1. Graphics queue on  +67.5 %",
-                "   2. Flash attn off  −11.2 %",
-                "   3. Ubatch 4096  failed: out of memory",
+                "   2. Flash attention off  −11.2 %",
+                "   3. Micro-batch 4096  failed: out of memory",
             ]
         );
     }

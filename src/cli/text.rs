@@ -113,9 +113,20 @@ pub fn settings_words(settings: &Settings) -> String {
     let words: Vec<String> = settings
         .0
         .iter()
-        .map(|(dimension, value)| format!("{} {value}", dimension.replace(['-', '_'], " ")))
+        .map(|(dimension, value)| format!("{} {value}", dimension_words(dimension)))
         .collect();
     capitalised(&clean(&words.join(", ")))
+}
+
+/// `flash-attn` → `flash attention`: ids are short because they are typed, words are read.
+fn dimension_words(id: &str) -> String {
+    let words = id.split(['-', '_']).map(|word| match word {
+        "attn" => "attention",
+        "ubatch" => "micro-batch",
+        "kv" => "KV",
+        other => other,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The same text with its first letter in upper case.
