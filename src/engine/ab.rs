@@ -45,13 +45,18 @@ pub fn perform(
     let runtime = named.as_deref().or(request.runtime.as_deref());
     let place = Workplace::read(&request.model, runtime, request.device.as_deref(), ports)?;
     let plan = planned(request, &a, &b)?;
-    let config = AbConfig { request: request.clone(), plan: plan.clone() };
+    let config = AbConfig {
+        request: request.clone(),
+        plan: plan.clone(),
+    };
     let config = super::install::to_json(&config)?;
     let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
     let mut bench = Bench::new(ports, &place, plan.objective.tests(), session);
     // Arm B without a build of its own runs on the build named for all arms, not on arm A's.
     let default = match (&b.runtime, &a.runtime) {
-        (None, Some(_)) => Some(Workplace::read(&request.model, request.runtime.as_deref(), None, ports)?.runtime),
+        (None, Some(_)) => {
+            Some(Workplace::read(&request.model, request.runtime.as_deref(), None, ports)?.runtime)
+        }
         _ => None,
     };
     bench.other = b.runtime.as_ref().or(default.as_ref());
@@ -60,12 +65,30 @@ pub fn perform(
     let driven = bench.drive(&mut driver, context);
     let outcome: AbOutcome = match driven {
         Ok(outcome) => outcome,
-        Err(Ended::Cancelled { kept_runs, session: id }) => {
-            end(ports, session, SessionState::Cancelled, None, serde_json::Value::Null)?;
-            return Err(Ended::Cancelled { kept_runs, session: id });
+        Err(Ended::Cancelled {
+            kept_runs,
+            session: id,
+        }) => {
+            end(
+                ports,
+                session,
+                SessionState::Cancelled,
+                None,
+                serde_json::Value::Null,
+            )?;
+            return Err(Ended::Cancelled {
+                kept_runs,
+                session: id,
+            });
         }
         Err(failed) => {
-            let _ = end(ports, session, SessionState::Failed, None, serde_json::Value::Null);
+            let _ = end(
+                ports,
+                session,
+                SessionState::Failed,
+                None,
+                serde_json::Value::Null,
+            );
             return Err(failed);
         }
     };
@@ -91,10 +114,22 @@ pub fn perform(
     });
     if let Some(failure) = &outcome.failure {
         let error = JobError::new("arm-failed", outcome.reason).hint(failure.class.advice());
-        end(ports, session, SessionState::Failed, None, super::install::to_json(&error)?)?;
+        end(
+            ports,
+            session,
+            SessionState::Failed,
+            None,
+            super::install::to_json(&error)?,
+        )?;
         return Err(error.into());
     }
-    end(ports, session, SessionState::Done, outcome.verdict, document.clone())?;
+    end(
+        ports,
+        session,
+        SessionState::Done,
+        outcome.verdict,
+        document.clone(),
+    )?;
     Ok(document)
 }
 
@@ -104,12 +139,18 @@ fn arm(text: &str, ports: &Ports) -> Result<Arm, JobError> {
         let settings = SearchSpace::default()
             .parse_settings(text)
             .map_err(|e| JobError::new("settings", e.to_string()))?;
-        return Ok(Arm { settings, runtime: None });
+        return Ok(Arm {
+            settings,
+            runtime: None,
+        });
     }
     let runtime = ports.runtimes.resolve(text).map_err(|e| {
         JobError::from(e).hint("an arm is `stock`, settings like `flash-attn=on ubatch=1024`, or a build's name or folder")
     })?;
-    Ok(Arm { settings: Settings::stock(), runtime: Some(runtime) })
+    Ok(Arm {
+        settings: Settings::stock(),
+        runtime: Some(runtime),
+    })
 }
 
 fn planned(request: &AbRequest, a: &Arm, b: &Arm) -> Result<AbPlan, JobError> {

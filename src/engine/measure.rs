@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::search::{
-    Driver, Method, Progress, SearchSpace, Step, Tool, TuneNote,
-};
+use crate::domain::search::{Driver, Method, Progress, SearchSpace, Step, Tool, TuneNote};
 use crate::domain::types::{
     Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Settings, Side, TestSpec,
 };
@@ -61,8 +59,8 @@ impl<'a> Bench<'a> {
     pub fn resume<M: Method>(&mut self, plan: M) -> Result<Driver<M>, Ended> {
         let stored = self.ports.store.runs(self.session)?;
         let runs = stored.iter().map(|s| (&s.planned, &s.run));
-        let driver = Driver::resume(plan, runs)
-            .map_err(|e| JobError::new("resume", e.to_string()))?;
+        let driver =
+            Driver::resume(plan, runs).map_err(|e| JobError::new("resume", e.to_string()))?;
         self.run_ids = stored.iter().map(|s| s.id).collect();
         self.run_secs = stored.iter().map(|s| s.run.wall_secs).sum();
         let notices = self.ports.store.notices(self.session)?;
@@ -94,7 +92,9 @@ impl<'a> Bench<'a> {
             }
             if stage != Some(planned.stage) {
                 stage = Some(planned.stage);
-                context.emit(EventKind::Stage { name: planned.stage.words().to_owned() });
+                context.emit(EventKind::Stage {
+                    name: planned.stage.words().to_owned(),
+                });
             }
             let run = self.measure(&planned, driver.progress(), context)?;
             if run.outcome == RunOutcome::Cancelled {
@@ -139,10 +139,12 @@ impl<'a> Bench<'a> {
             Some(Side::B) => self.other.unwrap_or(&self.place.runtime),
             _ => &self.place.runtime,
         };
-        let wrong = |e: crate::domain::search::SettingsError| {
-            JobError::new("settings", e.to_string())
-        };
-        let own = self.space.launch(&planned.settings, Tool::Bench).map_err(wrong)?;
+        let wrong =
+            |e: crate::domain::search::SettingsError| JobError::new("settings", e.to_string());
+        let own = self
+            .space
+            .launch(&planned.settings, Tool::Bench)
+            .map_err(wrong)?;
         Ok(RunRequest {
             runtime: runtime.clone(),
             model: self.place.model.path.clone(),
@@ -168,7 +170,10 @@ impl<'a> Bench<'a> {
         context: &mut JobContext,
     ) -> Result<(), Ended> {
         let seq = u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX);
-        let id = self.ports.store.append_run(self.session, seq, planned, run)?;
+        let id = self
+            .ports
+            .store
+            .append_run(self.session, seq, planned, run)?;
         self.run_ids.push(id);
         self.run_secs += run.wall_secs;
         let (metrics, failure) = shown(run);
@@ -196,7 +201,9 @@ impl<'a> Bench<'a> {
                 )?;
             }
             TuneNote::Notice(remark) => {
-                self.ports.store.append_notice(self.session, &notice_of(remark))?;
+                self.ports
+                    .store
+                    .append_notice(self.session, &notice_of(remark))?;
             }
             _ => {}
         }
@@ -207,7 +214,13 @@ impl<'a> Bench<'a> {
 /// The stages of a method, for determinate progress.
 pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
     let stages = &driver.progress().stages;
-    stages.iter().map(|s| StageInfo { name: s.stage.words().to_owned(), runs: s.expected }).collect()
+    stages
+        .iter()
+        .map(|s| StageInfo {
+            name: s.stage.words().to_owned(),
+            runs: s.expected,
+        })
+        .collect()
 }
 
 /// The device's arguments, then the arm's own.
@@ -221,11 +234,19 @@ pub(super) fn joined(target: &Target, own: Launch) -> Launch {
 /// Mean rate per test, or why there are none.
 fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
     match &run.outcome {
-        RunOutcome::Valid { tests } => {
-            (tests.iter().map(|t| (t.test.to_string(), t.mean_rate())).collect(), None)
-        }
+        RunOutcome::Valid { tests } => (
+            tests
+                .iter()
+                .map(|t| (t.test.to_string(), t.mean_rate()))
+                .collect(),
+            None,
+        ),
         RunOutcome::Failed { failure, .. } => (BTreeMap::new(), Some(failure.to_string())),
-        RunOutcome::StoppedEarly { test, repetition_secs, limit_secs } => (
+        RunOutcome::StoppedEarly {
+            test,
+            repetition_secs,
+            limit_secs,
+        } => (
             BTreeMap::new(),
             Some(format!(
                 "stopped early: one repetition of {test} took over {repetition_secs:.1} s, the limit was {limit_secs:.1} s"
@@ -247,7 +268,12 @@ fn announce(note: TuneNote, context: &mut JobContext) {
             reason: candidate.reason,
             change_pct: candidate.change_pct,
         })),
-        TuneNote::ConfirmationPlanned { settings, processes, repetitions, smallest_effect_pct } => {
+        TuneNote::ConfirmationPlanned {
+            settings,
+            processes,
+            repetitions,
+            smallest_effect_pct,
+        } => {
             context.emit(EventKind::ConfirmationPlanned {
                 settings,
                 processes,
@@ -258,7 +284,10 @@ fn announce(note: TuneNote, context: &mut JobContext) {
         TuneNote::Judged { confirmation } => {
             let settings: Settings = confirmation.settings.clone();
             let confirmation = serde_json::to_value(confirmation).unwrap_or_default();
-            context.emit(EventKind::Verdict { settings, confirmation });
+            context.emit(EventKind::Verdict {
+                settings,
+                confirmation,
+            });
         }
         TuneNote::Notice(remark) => context.emit(EventKind::Notice(notice_of(&remark))),
     }
@@ -266,7 +295,11 @@ fn announce(note: TuneNote, context: &mut JobContext) {
 
 fn notice_of(remark: &crate::domain::search::Remark) -> Notice {
     Notice {
-        level: if remark.warning { NoticeLevel::Warning } else { NoticeLevel::Info },
+        level: if remark.warning {
+            NoticeLevel::Warning
+        } else {
+            NoticeLevel::Info
+        },
         code: remark.code.clone(),
         text: remark.text.clone(),
     }

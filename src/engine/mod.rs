@@ -2,8 +2,8 @@
 
 pub mod ab;
 pub mod install;
-mod measure;
 mod job;
+mod measure;
 pub mod message;
 pub mod prepare;
 pub mod report;

@@ -76,9 +76,15 @@ impl Workplace {
         let mut machine = ports.probe.machine();
         machine.runtimes = vec![runtime.clone()];
         let gpus = machine::gpus(&machine);
-        let target = choose_target(device, &runtime, &gpus)?;
+        let target = choose_target(device, &runtime, &gpus, machine.simulated)?;
         let fingerprint = fingerprint::fingerprint(&machine, Some(&runtime));
-        Ok(Self { machine, fingerprint, runtime, model, target })
+        Ok(Self {
+            machine,
+            fingerprint,
+            runtime,
+            model,
+            target,
+        })
     }
 
     /// What the device and the build can do.
@@ -87,7 +93,9 @@ impl Workplace {
         let gpu = self.gpu(&gpus);
         Capabilities {
             backend: self.target.backend,
-            features: gpu.and_then(|g| g.preferred.as_ref()).map(|e| e.features.clone()),
+            features: gpu
+                .and_then(|g| g.preferred.as_ref())
+                .map(|e| e.features.clone()),
             software_device: gpu.is_some_and(|g| g.kind == DeviceKind::Software),
             partial_offload: false,
             physical_cores: self.machine.host.physical_cores,
@@ -106,7 +114,9 @@ impl Workplace {
             || self.runtime.devices.first(),
             |id| self.runtime.devices.iter().find(|d| d.id == *id),
         );
-        listed.and_then(|d| gpu_of(d, gpus)).or_else(|| machine::default_gpu(gpus))
+        listed
+            .and_then(|d| gpu_of(d, gpus))
+            .or_else(|| machine::default_gpu(gpus))
     }
 }
 
@@ -148,7 +158,11 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         },
     )
     .map_err(|e| JobError::new("plan", e.to_string()))?;
-    let config = TuneConfig { request: request.clone(), target: place.target.clone(), plan };
+    let config = TuneConfig {
+        request: request.clone(),
+        target: place.target.clone(),
+        plan,
+    };
     Ok((place, config))
 }
 
@@ -164,7 +178,9 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    Ok(newest.filter(|p| p.fingerprint != place.fingerprint.hash).map(|p| p.settings))
+    Ok(newest
+        .filter(|p| p.fingerprint != place.fingerprint.hash)
+        .map(|p| p.settings))
 }
 
 /// What `flux tune --dry-run` prints: what would be tried, what not and why, and about how long it would take.
@@ -196,7 +212,9 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value
     let driver = crate::domain::search::Tuner::new(config.plan.clone());
     let processes = driver.progress().total;
     let past = ports.store.sessions(PAST_SESSIONS)?;
-    let known = past.iter().find(|s| s.fingerprint == place.fingerprint.hash && s.runs > 0);
+    let known = past
+        .iter()
+        .find(|s| s.fingerprint == place.fingerprint.hash && s.runs > 0);
     let per_process = match known {
         Some(line) => mean_wall_secs(line.id, &place.model, ports)?,
         None => None,
@@ -219,12 +237,11 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value
 const PAST_SESSIONS: u32 = 50;
 
 /// Mean seconds of a process of a past session with the same model.
-fn mean_wall_secs(
-    session: i64,
-    model: &ModelInfo,
-    ports: &Ports,
-) -> Result<Option<f64>, JobError> {
-    let same = ports.store.session(session)?.is_some_and(|s| s.begun.model.digest == model.digest);
+fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Option<f64>, JobError> {
+    let same = ports
+        .store
+        .session(session)?
+        .is_some_and(|s| s.begun.model.digest == model.digest);
     if !same {
         return Ok(None);
     }
@@ -236,15 +253,25 @@ fn mean_wall_secs(
 fn choose_runtime(wanted: Option<&str>, ports: &Ports) -> Result<Runtime, JobError> {
     let runtime = match wanted {
         Some(name) => ports.runtimes.resolve(name)?,
-        None => ports.runtimes.list().into_iter().find(|r| r.bench.is_some()).ok_or_else(|| {
-            JobError::new("no-runtime", "no llama.cpp with llama-bench is known on this machine")
+        None => ports
+            .runtimes
+            .list()
+            .into_iter()
+            .find(|r| r.bench.is_some())
+            .ok_or_else(|| {
+                JobError::new(
+                    "no-runtime",
+                    "no llama.cpp with llama-bench is known on this machine",
+                )
                 .hint("`flux runtime install`, or `flux runtime add DIR`")
-        })?,
+            })?,
     };
     if runtime.bench.is_none() {
         let dir = runtime.dir.display();
-        return Err(JobError::new("no-bench", format!("there is no llama-bench in {dir}"))
-            .hint("choose a build that has it with --runtime"));
+        return Err(
+            JobError::new("no-bench", format!("there is no llama-bench in {dir}"))
+                .hint("choose a build that has it with --runtime"),
+        );
     }
     Ok(runtime)
 }
@@ -254,9 +281,16 @@ fn choose_target(
     wanted: Option<&str>,
     runtime: &Runtime,
     gpus: &[Gpu],
+    simulated: bool,
 ) -> Result<Target, JobError> {
     let Some(wanted) = wanted else {
-        let backend = runtime.devices.first().and_then(|d| Backend::of_device(&d.id));
+        if simulated && runtime.devices.is_empty() {
+            return Ok(simulated_target(runtime, gpus));
+        }
+        let backend = runtime
+            .devices
+            .first()
+            .and_then(|d| Backend::of_device(&d.id));
         return Ok(Target {
             backend: backend.unwrap_or(Backend::Cpu),
             device: None,
@@ -267,21 +301,64 @@ fn choose_target(
     if wanted.eq_ignore_ascii_case("cpu") || wanted.eq_ignore_ascii_case("none") {
         return Ok(target_of(Backend::Cpu, "none", BTreeMap::new()));
     }
-    let by_id = runtime.devices.iter().find(|d| d.id.eq_ignore_ascii_case(wanted));
-    let device = by_id.or_else(|| by_pci(wanted, runtime, gpus)).ok_or_else(|| {
-        let known: Vec<&str> = runtime.devices.iter().map(|d| d.id.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        JobError::new("no-device", format!("runtime {} lists no device {wanted}", runtime.name))
-            .hint(format!("devices it lists: {known}; `cpu` uses none of them"))
-    })?;
+    let by_id = runtime
+        .devices
+        .iter()
+        .find(|d| d.id.eq_ignore_ascii_case(wanted));
+    let device = by_id
+        .or_else(|| by_pci(wanted, runtime, gpus))
+        .ok_or_else(|| {
+            let known: Vec<&str> = runtime.devices.iter().map(|d| d.id.as_str()).collect();
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            JobError::new(
+                "no-device",
+                format!("runtime {} lists no device {wanted}", runtime.name),
+            )
+            .hint(format!(
+                "devices it lists: {known}; `cpu` uses none of them"
+            ))
+        })?;
     let backend = Backend::of_device(&device.id).unwrap_or(Backend::Cpu);
     Ok(target_of(backend, &device.id, [limit(device, gpus)].into()))
 }
 
+/// On an exported machine the build cannot list its devices: the one it would use there.
+fn simulated_target(runtime: &Runtime, gpus: &[Gpu]) -> Target {
+    let gpu = machine::default_gpu(gpus);
+    let fits = |backend: &Backend| match backend {
+        Backend::Cuda => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_NVIDIA),
+        Backend::Hip => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_AMD),
+        Backend::Vulkan => gpu.is_some_and(|g| g.usable),
+        _ => false,
+    };
+    let backend = [Backend::Cuda, Backend::Hip, Backend::Vulkan]
+        .into_iter()
+        .find(|b| runtime.backends.contains(b) && fits(b))
+        .unwrap_or(Backend::Cpu);
+    Target {
+        backend,
+        device: None,
+        launch: Launch::default(),
+        memory_limits: BTreeMap::new(),
+    }
+}
+
 fn target_of(backend: Backend, device: &str, memory_limits: BTreeMap<String, Bytes>) -> Target {
     let args = vec!["-dev".to_owned(), device.to_owned()];
-    let launch = Launch { args, env: BTreeMap::new() };
-    Target { backend, device: Some(device.to_owned()), launch, memory_limits }
+    let launch = Launch {
+        args,
+        env: BTreeMap::new(),
+    };
+    Target {
+        backend,
+        device: Some(device.to_owned()),
+        launch,
+        memory_limits,
+    }
 }
 
 /// The runtime's device at a PCI address; only where its name leaves no doubt.
@@ -308,7 +385,9 @@ fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
 
 /// Free memory minus the reserve: the driver's budget now, else what the runtime reported.
 fn limit(device: &RuntimeDevice, gpus: &[Gpu]) -> (String, Bytes) {
-    let budget = gpu_of(device, gpus).and_then(|g| g.memory.as_ref()).and_then(|m| m.budget);
+    let budget = gpu_of(device, gpus)
+        .and_then(|g| g.memory.as_ref())
+        .and_then(|m| m.budget);
     let free = budget.unwrap_or(device.free);
     (device.id.clone(), free.saturating_sub(MEMORY_RESERVE))
 }

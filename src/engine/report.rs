@@ -31,8 +31,17 @@ impl Overhead {
     pub fn new(wall: Duration, run_secs: f64) -> Self {
         let wall_secs = wall.as_secs_f64();
         let flux_secs = (wall_secs - run_secs).max(0.0);
-        let flux_pct = if wall_secs > 0.0 { 100.0 * flux_secs / wall_secs } else { 0.0 };
-        Self { wall_secs, run_secs, flux_secs, flux_pct }
+        let flux_pct = if wall_secs > 0.0 {
+            100.0 * flux_secs / wall_secs
+        } else {
+            0.0
+        };
+        Self {
+            wall_secs,
+            run_secs,
+            flux_secs,
+            flux_pct,
+        }
     }
 }
 
@@ -52,7 +61,10 @@ pub(super) fn tune_document(
         .iter()
         .map(|c| candidate_document(c, run_ids, &space))
         .collect::<Result<Vec<_>, _>>()?;
-    let settings_text = outcome.winner.as_ref().map(|w| w.0.keys().map(|d| space.describe(d)).collect::<Vec<_>>());
+    let settings_text = outcome
+        .winner
+        .as_ref()
+        .map(|w| w.0.keys().map(|d| space.describe(d)).collect::<Vec<_>>());
     Ok(json!({
         "schema": 1,
         "session": session,
@@ -103,8 +115,11 @@ fn candidate_document(
     let launch = space
         .launch(&candidate.settings, Tool::Bench)
         .map_err(|e| JobError::new("settings", e.to_string()))?;
-    let runs: Vec<i64> =
-        candidate.runs.iter().filter_map(|seq| run_ids.get(*seq as usize).copied()).collect();
+    let runs: Vec<i64> = candidate
+        .runs
+        .iter()
+        .filter_map(|seq| run_ids.get(*seq as usize).copied())
+        .collect();
     Ok(json!({
         "id": candidate.id,
         "settings": candidate.settings,
@@ -124,7 +139,9 @@ fn candidate_document(
 pub fn confirmation_document(confirmation: &Confirmation) -> Value {
     let by = |f: fn(&crate::domain::search::MetricJudgement) -> &Comparison| {
         let metrics = confirmation.metrics.iter();
-        metrics.map(|(name, m)| (name.clone(), f(m).clone())).collect::<BTreeMap<_, _>>()
+        metrics
+            .map(|(name, m)| (name.clone(), f(m).clone()))
+            .collect::<BTreeMap<_, _>>()
     };
     json!({
         "schema": 1,

@@ -35,7 +35,13 @@ pub fn perform(
     match &result {
         Ok(_) => {}
         Err(Ended::Cancelled { .. }) => {
-            end(ports, session, SessionState::Cancelled, None, serde_json::Value::Null)?;
+            end(
+                ports,
+                session,
+                SessionState::Cancelled,
+                None,
+                serde_json::Value::Null,
+            )?;
         }
         Err(Ended::Failed(error)) => {
             let error = serde_json::to_value(error).unwrap_or_default();
@@ -46,10 +52,7 @@ pub fn perform(
     result
 }
 
-fn begun_anew(
-    request: &TuneRequest,
-    ports: &Ports,
-) -> Result<(Workplace, TuneConfig, i64), Ended> {
+fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
     let (place, config) = prepare::tune(request, ports)?;
     let session = begin(
         &place,
@@ -91,15 +94,26 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     })?;
     let ended = session.end.as_ref().map(|e| e.state);
     if session.begun.kind != SessionKind::Tune || ended == Some(SessionState::Done) {
-        return Err(JobError::new("not-resumable", format!("session {id} has nothing to resume"))
-            .hint("start a new one without --resume")
-            .into());
+        return Err(JobError::new(
+            "not-resumable",
+            format!("session {id} has nothing to resume"),
+        )
+        .hint("start a new one without --resume")
+        .into());
     }
-    let config: TuneConfig = serde_json::from_value(session.begun.config.clone())
-        .map_err(|e| JobError::new("resume", format!("session {id} has an unreadable plan: {e}")))?;
+    let config: TuneConfig = serde_json::from_value(session.begun.config.clone()).map_err(|e| {
+        JobError::new(
+            "resume",
+            format!("session {id} has an unreadable plan: {e}"),
+        )
+    })?;
     let digest = &session.begun.runtime.digest;
     let dir = session.begun.runtime.dir.display().to_string();
-    let known = ports.runtimes.list().into_iter().find(|r| r.digest == *digest);
+    let known = ports
+        .runtimes
+        .list()
+        .into_iter()
+        .find(|r| r.digest == *digest);
     let runtime = known.map_or(dir, |r| r.dir.display().to_string());
     let device = config.request.device.as_deref();
     let model = &session.begun.model.path;
@@ -107,7 +121,10 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     if place.model.digest != session.begun.model.digest {
         return Err(JobError::new(
             "model-changed",
-            format!("session {id} measured another model than {}", model.display()),
+            format!(
+                "session {id} measured another model than {}",
+                model.display()
+            ),
         )
         .hint("start a new session")
         .into());
@@ -117,7 +134,10 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
         let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
         return Err(JobError::new(
             "fingerprint-changed",
-            format!("session {id} cannot be resumed: {} changed since", fields.join(", ")),
+            format!(
+                "session {id} cannot be resumed: {} changed since",
+                fields.join(", ")
+            ),
         )
         .hint("start a new session: what was measured stays in the history")
         .into());
@@ -146,21 +166,41 @@ fn search(
     }
     let outcome = bench.drive(&mut tuner, context)?;
     let profile = match &outcome.winner {
-        Some(_) => Some(save(place, config, session, &outcome, &bench.run_ids, ports)?),
+        Some(_) => Some(save(
+            place,
+            config,
+            session,
+            &outcome,
+            &bench.run_ids,
+            ports,
+        )?),
         None => None,
     };
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
     );
-    let document =
-        report::tune_document(session, place, config, &outcome, profile.as_ref(), &bench.run_ids, &overhead)?;
+    let document = report::tune_document(
+        session,
+        place,
+        config,
+        &outcome,
+        profile.as_ref(),
+        &bench.run_ids,
+        &overhead,
+    )?;
     if let Some(failure) = &outcome.failure {
         return Err(JobError::new("nothing-runs", outcome.reason.clone())
             .hint(failure.class.advice())
             .into());
     }
-    end(ports, session, SessionState::Done, outcome.verdict, document.clone())?;
+    end(
+        ports,
+        session,
+        SessionState::Done,
+        outcome.verdict,
+        document.clone(),
+    )?;
     Ok(document)
 }
 
@@ -173,7 +213,12 @@ fn save(
     run_ids: &[i64],
     ports: &Ports,
 ) -> Result<Profile, Ended> {
-    if let Some(stored) = ports.store.profiles()?.into_iter().find(|p| p.session == session) {
+    if let Some(stored) = ports
+        .store
+        .profiles()?
+        .into_iter()
+        .find(|p| p.session == session)
+    {
         return Ok(stored);
     }
     let settings = outcome.winner.clone().unwrap_or_default();
@@ -202,9 +247,17 @@ fn save(
         .filter_map(|(d, seq)| Some((d.clone(), *run_ids.get(*seq as usize)?)))
         .collect();
     let confirmed = |v: &StoredVerdict| v.settings == settings && v.verdict == Verdict::Improved;
-    let verdict = ports.store.verdicts(session)?.into_iter().rev().find(confirmed);
+    let verdict = ports
+        .store
+        .verdicts(session)?
+        .into_iter()
+        .rev()
+        .find(confirmed);
     let verdict_id = verdict.map(|v| v.id).ok_or_else(|| {
-        JobError::new("no-verdict", "the winner's confirmation is not in the store: nothing was saved")
+        JobError::new(
+            "no-verdict",
+            "the winner's confirmation is not in the store: nothing was saved",
+        )
     })?;
     profile.id = ports.store.save_profile(&NewProfile {
         profile: profile.clone(),
@@ -223,5 +276,13 @@ pub(super) fn end(
     result: serde_json::Value,
 ) -> Result<(), Ended> {
     let ended_at = ports.clock.now();
-    Ok(ports.store.end_session(session, &SessionEnd { ended_at, state, verdict, result })?)
+    Ok(ports.store.end_session(
+        session,
+        &SessionEnd {
+            ended_at,
+            state,
+            verdict,
+            result,
+        },
+    )?)
 }

@@ -15,8 +15,8 @@ use rusqlite::{Connection, Transaction};
 
 use crate::domain::types::{Fingerprint, PlannedRun, Profile, Run, Settings, Timestamp, Verdict};
 use crate::ports::{
-    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, Session, SessionEnd,
-    SessionLine, Store, StoredRun, StoredVerdict,
+    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, Session,
+    SessionEnd, SessionLine, Store, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
