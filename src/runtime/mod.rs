@@ -2,6 +2,10 @@
 //! (design section 4; paper section 3, "valid samples only").
 
 pub mod bench;
+pub mod catalog;
+pub mod digest;
 pub mod failure;
+pub mod identify;
+pub mod install;
 pub mod log;
 pub mod process;
