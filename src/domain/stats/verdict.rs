@@ -164,7 +164,9 @@ mod tests {
         let got = compare(&[100.0], &[]);
         assert_eq!(got.reason, "0 runs: at least 3 are needed in each arm");
         assert!(got.candidate.mean.is_nan() && got.change_pct.is_nan());
-        let text = serde_json::to_string(&got);
-        assert!(text.is_ok_and(|t| t.contains("\"change_pct\":null")));
+        let text = serde_json::to_string(&got).unwrap();
+        assert!(text.contains("\"change_pct\":null"));
+        let back: Comparison = serde_json::from_str(&text).unwrap();
+        assert!(back.candidate.mean.is_nan() && back.reason == got.reason);
     }
 }
