@@ -6,4 +6,5 @@ pub mod fingerprint;
 pub mod machine;
 pub mod search;
 pub mod stats;
+pub mod time_limit;
 pub mod types;

@@ -138,23 +138,23 @@ impl Lines {
             self.pending
                 .extend_from_slice(&text[..room.min(text.len())]);
             if piece.ends_with(b"\n") {
-                complete.extend(self.finish_line());
+                complete.push(self.take_line());
             }
         }
         complete
     }
 
-    fn finish_line(&mut self) -> Option<String> {
+    fn take_line(&mut self) -> String {
         let line = std::mem::take(&mut self.pending);
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        Some(String::from_utf8_lossy(line).into_owned())
+        String::from_utf8_lossy(line).into_owned()
     }
 
     fn finish(&mut self) -> Option<String> {
         if self.pending.is_empty() {
             return None;
         }
-        self.finish_line()
+        Some(self.take_line())
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn a_short_text_is_kept_whole() {
         let mut kept = Kept::default();
         kept.push(b"one\n");
-        kept.push(&[b'x'; KEEP_HEAD]);
+        kept.push(&vec![b'x'; KEEP_HEAD]);
         assert_eq!(kept.text().len(), KEEP_HEAD + 4);
         assert!(!kept.text().contains("cut"));
     }
@@ -200,7 +200,7 @@ mod tests {
     fn an_endless_line_does_not_grow() {
         let mut lines = Lines::default();
         for _ in 0..10 {
-            assert!(lines.push(&[b'y'; MAX_LINE]).is_empty());
+            assert!(lines.push(&vec![b'y'; MAX_LINE]).is_empty());
         }
         assert_eq!(lines.push(b"\n")[0].len(), MAX_LINE);
     }
