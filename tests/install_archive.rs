@@ -80,6 +80,12 @@ fn good_archive() -> Vec<u8> {
     )
 }
 
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 /// An installation into a fresh data folder.
 struct Case {
     data: tempfile::TempDir,
@@ -92,10 +98,7 @@ impl Case {
         let file = ArchiveFile {
             url,
             size: Some(archive.len() as u64),
-            sha256: Sha256::digest(archive)
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect(),
+            sha256: sha256(archive),
         };
         let pin = ArchivePin {
             build: 7,
@@ -129,7 +132,7 @@ impl Case {
         let result = self
             .catalog()
             .install(Backend::Cpu, &CancelToken::new(), &mut |report| {
-                reports.push(report)
+                reports.push(report);
             });
         (result, reports)
     }
@@ -180,7 +183,7 @@ fn a_good_archive_is_installed_and_known() {
             .iter()
             .any(|r| r.fraction == Some(1.0) && r.step == "downloading llama-b7-bin.tar.gz")
     );
-    assert_eq!(case.catalog().list(), [runtime.clone()]);
+    assert_eq!(case.catalog().list(), std::slice::from_ref(&runtime));
 
     // Nothing is served any more: a second install finds the first.
     drop(server);

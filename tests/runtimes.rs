@@ -433,7 +433,7 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
         (added.origin, &added.dir),
         (RuntimeOrigin::Added, &dir.join("bin"))
     );
-    assert_eq!(catalog(&data, &[]).list(), [added.clone()]);
+    assert_eq!(catalog(&data, &[]).list(), std::slice::from_ref(&added));
     catalog(&data, &[]).add(&dir).unwrap();
     assert_eq!(catalog(&data, &[]).list().len(), 1);
 

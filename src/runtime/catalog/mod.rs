@@ -277,22 +277,19 @@ fn remembered(
         .known
         .get(&located.dir)
         .filter(|known| known.stamp == stamp);
-    let outcome = match known {
-        Some(known) => known.outcome.clone(),
-        None => {
-            let outcome = match identify::identify_located(located) {
-                Ok(runtime) => Outcome::Runtime(Box::new(runtime)),
-                Err(PortError { headline, hint, .. }) => Outcome::Refused { headline, hint },
-            };
-            memory.known.insert(
-                located.dir.clone(),
-                Known {
-                    stamp,
-                    outcome: outcome.clone(),
-                },
-            );
-            outcome
-        }
+    let outcome = if let Some(known) = known {
+        known.outcome.clone()
+    } else {
+        let outcome = match identify::identify_located(located) {
+            Ok(runtime) => Outcome::Runtime(Box::new(runtime)),
+            Err(PortError { headline, hint, .. }) => Outcome::Refused { headline, hint },
+        };
+        let known = Known {
+            stamp,
+            outcome: outcome.clone(),
+        };
+        memory.known.insert(located.dir.clone(), known);
+        outcome
     };
     match outcome {
         Outcome::Refused { headline, hint } => Err(PortError {

@@ -72,7 +72,7 @@ impl Installer {
         }
         let mut archive_error = None;
         if let Some(pin) = archive {
-            match self.from_archive(pin, cancel, progress) {
+            match self.install_archive(pin, cancel, progress) {
                 Err(Stumble::Final(error)) => return Err(error),
                 Err(Stumble::TrySource(error)) => {
                     say(progress, error.headline.clone());
@@ -90,7 +90,7 @@ impl Installer {
             );
         }
         match (&self.pins.source, archive_error) {
-            (Some(pin), _) => self.from_source(pin, backend, cancel, progress),
+            (Some(pin), _) => self.install_source(pin, backend, cancel, progress),
             (None, Some(error)) => Err(error),
             (None, None) => Err(PortError::new(format!(
                 "Flux has no build of llama.cpp with {} for this system",
@@ -100,7 +100,7 @@ impl Installer {
         }
     }
 
-    fn from_archive(
+    fn install_archive(
         &self,
         pin: &ArchivePin,
         cancel: &CancelToken,
@@ -135,7 +135,7 @@ impl Installer {
         Ok(self.move_into_place(&bin, &folder_name(pin.build, pin.backend), cancel)?)
     }
 
-    fn from_source(
+    fn install_source(
         &self,
         pin: &SourcePin,
         backend: Backend,

@@ -1,4 +1,4 @@
-//! The build tools of this machine, and stand-ins from PyPI where one is missing; each missing one is named with the
+//! The build tools of this machine, and stand-ins from `PyPI` where one is missing; each missing one is named with the
 //! Debian package that brings it.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::ports::{CancelToken, PortError, PortResult};
 use crate::runtime::process::{Ended, Event, Flow, Spec, Stream, run};
 
 /// Tools answer a question about themselves within this; cold caches of a slow disk included.
-const ASK_LIMIT: Duration = Duration::from_secs(60);
+const ASK_LIMIT: Duration = Duration::from_mins(1);
 /// The package needs this Python.
 const OLDEST_PYTHON: (u32, u32) = (3, 9);
 /// Shaders of recent llama.cpp need a glslc of this year: 2023.2 fails on cooperative matrices.
@@ -183,9 +183,9 @@ pub(super) struct Toolchain {
     pub(super) path_first: Vec<PathBuf>,
     /// Environment (`CC`, `CXX`, `CMAKE_GENERATOR`, …).
     pub(super) env: BTreeMap<String, String>,
-    /// Further CMake arguments.
+    /// Further `CMake` arguments.
     pub(super) cmake_args: Vec<String>,
-    /// Requirements to take from PyPI first.
+    /// Requirements to take from `PyPI` first.
     pub(super) fetch: Vec<String>,
     /// The compiler is the stand-in.
     pub(super) is_zig: bool,
@@ -236,28 +236,28 @@ impl Toolchain {
         // Each shared library would carry its own C++ runtime, and exceptions would not cross between them.
         self.cmake_args.push("-DBUILD_SHARED_LIBS=OFF".to_owned());
     }
+}
 
-    /// Writes the programs that make the stand-in compiler look like `cc`, `c++`, `ar` and `ranlib`.
-    #[cfg(unix)]
-    pub(super) fn write_zig(&self, work: &Path) -> std::io::Result<()> {
-        use std::os::unix::fs::PermissionsExt as _;
-        let zig = work.join("tools/ziglang/zig");
-        let zig = shell_words::quote(&zig.to_string_lossy()).into_owned();
-        let bin = work.join("zig-bin");
-        fs::create_dir_all(&bin)?;
-        for tool in ["cc", "c++", "ar", "ranlib"] {
-            let file = bin.join(tool);
-            fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-        }
-        Ok(())
+/// Writes the programs that make the stand-in compiler look like `cc`, `c++`, `ar` and `ranlib`.
+#[cfg(unix)]
+pub(super) fn write_zig(work: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let zig = work.join("tools/ziglang/zig");
+    let zig = shell_words::quote(&zig.to_string_lossy()).into_owned();
+    let bin = work.join("zig-bin");
+    fs::create_dir_all(&bin)?;
+    for tool in ["cc", "c++", "ar", "ranlib"] {
+        let file = bin.join(tool);
+        fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
+    Ok(())
+}
 
-    /// Never needed: Windows builds with Visual Studio.
-    #[cfg(not(unix))]
-    pub(super) fn write_zig(&self, _work: &Path) -> std::io::Result<()> {
-        Ok(())
-    }
+/// Never needed: Windows builds with Visual Studio.
+#[cfg(not(unix))]
+pub(super) fn write_zig(_work: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Refuses a Vulkan build whose tools are missing or known to be too old.
