@@ -431,7 +431,12 @@ fn a_failed_build_says_why_and_leaves_nothing() {
     );
     let error = case.fails_leaving_nothing();
     assert_eq!(error.headline, "building llama.cpp failed");
-    assert_eq!(error.cause, ["/x/ggml.c:1:2: error: no such type"]);
+    assert_eq!(error.cause[0], "/x/ggml.c:1:2: error: no such type");
+    assert!(
+        error.cause[1].contains("cannot be reached"),
+        "the way tried first is told too: {:?}",
+        error.cause
+    );
 }
 
 #[test]

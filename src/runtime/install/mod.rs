@@ -90,7 +90,13 @@ impl Installer {
             );
         }
         match (&self.pins.source, archive_error) {
-            (Some(pin), _) => self.install_source(pin, backend, cancel, progress),
+            (Some(pin), archive) => {
+                self.install_source(pin, backend, cancel, progress)
+                    .map_err(|mut error| {
+                        error.cause.extend(archive.map(|archive| archive.headline));
+                        error
+                    })
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(PortError::new(format!(
                 "Flux has no build of llama.cpp with {} for this system",

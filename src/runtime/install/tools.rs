@@ -235,6 +235,9 @@ impl Toolchain {
         }
         // Each shared library would carry its own C++ runtime, and exceptions would not cross between them.
         self.cmake_args.push("-DBUILD_SHARED_LIBS=OFF".to_owned());
+        // Zig adds 100 MB of debug information to each program.
+        self.cmake_args
+            .push("-DCMAKE_EXE_LINKER_FLAGS=-s".to_owned());
     }
 }
 
