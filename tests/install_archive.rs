@@ -346,6 +346,18 @@ fn leftovers_of_a_killed_install_are_removed_and_a_running_one_is_left_alone() {
     assert_eq!(case.installed(), [".installing-running", "b7-cpu"]);
 }
 
+#[test]
+fn a_folder_of_the_same_name_that_is_no_build_is_left_alone() {
+    let archive = good_archive();
+    let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+    let case = Case::new(server.url("a.tar.gz"), &archive);
+    let theirs = case.data.path().join("runtimes/b7-cpu");
+    fs::create_dir_all(&theirs).unwrap();
+    fs::write(theirs.join("notes"), "mine").unwrap();
+    assert_eq!(case.install().0.unwrap().name, "b7-cpu-2");
+    assert_eq!(fs::read_to_string(theirs.join("notes")).unwrap(), "mine");
+}
+
 /// Build tools that only pretend: a `python3` whose pip "builds" a runtime with `build` as its shell code.
 fn pretend_tools(case: &mut Case, build: &str) -> PathBuf {
     let bin = case.data.path().join("tools");

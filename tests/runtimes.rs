@@ -483,6 +483,13 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
         "{}",
         problems[0]
     );
+    assert!(
+        problems[0]
+            .hint
+            .as_deref()
+            .unwrap()
+            .ends_with("`flux runtime remove b11149-cpu`")
+    );
     assert_eq!(
         catalog(&data, &[]).remove(&added.name).unwrap().dir,
         added.dir

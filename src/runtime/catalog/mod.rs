@@ -95,7 +95,12 @@ impl Catalog {
                 // Most usual places hold nothing; an added or installed folder that is gone is worth a word.
                 Err(_) if origin == RuntimeOrigin::Found => continue,
                 Err(error) => {
-                    problems.push(error.hint("If it is gone for good: `flux runtime remove NAME`"));
+                    let gone = remembered_of_added(memory)
+                        .into_iter()
+                        .find(|known| known.dir == dir);
+                    let name = gone.map_or_else(|| "NAME".to_owned(), |known| known.name);
+                    let hint = format!("If it is gone for good: `flux runtime remove {name}`");
+                    problems.push(error.hint(hint));
                     continue;
                 }
             };

@@ -363,3 +363,22 @@ fn write_error(path: &Path, error: &io::Error) -> PortError {
         _ => error_of,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_asked_before_an_install() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_space(dir.path()).unwrap() > 0);
+        let installer = Installer {
+            runtimes_dir: dir.path().to_owned(),
+            pins: Pins::default(),
+            tool_path: OsString::new(),
+        };
+        let error = installer.workplace(u64::MAX).err().unwrap();
+        assert!(error.headline.contains("GB of free disk space"), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

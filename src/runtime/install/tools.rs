@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ fn first_of(names: &[&str], path: &OsStr) -> Option<PathBuf> {
 #[cfg(unix)]
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -248,11 +247,11 @@ pub(super) fn write_zig(work: &Path) -> std::io::Result<()> {
     let zig = work.join("tools/ziglang/zig");
     let zig = shell_words::quote(&zig.to_string_lossy()).into_owned();
     let bin = work.join("zig-bin");
-    fs::create_dir_all(&bin)?;
+    std::fs::create_dir_all(&bin)?;
     for tool in ["cc", "c++", "ar", "ranlib"] {
         let file = bin.join(tool);
-        fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+        std::fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
 }
@@ -351,8 +350,8 @@ mod tests {
         assert_eq!(nothing.env["CMAKE_GENERATOR"], "Ninja");
         for name in ["make", "g++"] {
             let file = dir.path().join(name);
-            fs::write(&file, "#!/bin/sh\n").unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::write(&file, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let all = Toolchain::find(dir.path().as_os_str(), work, "ninja==1", "ziglang==1");
         assert_eq!(all, Toolchain::default());
