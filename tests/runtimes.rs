@@ -251,6 +251,43 @@ fn the_digest_is_of_the_files_that_do_the_work() {
 }
 
 #[test]
+fn a_packaged_build_is_its_own_libraries_and_not_those_of_others() {
+    let root = temp();
+    let (bin, backends) = (
+        root.path().join("bin"),
+        root.path().join("lib/x86_64-linux-gnu/ggml/backends0"),
+    );
+    program(&bin.join("llama-bench"), &script(&Says::default()));
+    fs::create_dir_all(&backends).unwrap();
+    fs::write(backends.join("libggml-cpu-haswell.so"), "\x7fELF").unwrap();
+    let first = identify(root.path()).unwrap().digest;
+    fs::write(root.path().join("lib/libz.so.1"), "\x7fELF").unwrap();
+    assert_eq!(identify(root.path()).unwrap().digest, first);
+    fs::write(backends.join("libggml-cpu-haswell.so"), "\x7fELFnew").unwrap();
+    assert_ne!(identify(root.path()).unwrap().digest, first);
+}
+
+#[test]
+fn a_refusal_is_forgotten_once_the_missing_library_is_there() {
+    let home = temp();
+    let (dir, library) = (home.path().join("rt"), home.path().join("libvulkan.so.1"));
+    let says = script(&Says::default());
+    let needs = format!(
+        "[ -e '{}' ] || {{ echo 'error while loading shared libraries: libvulkan.so.1: cannot open' >&2; exit 127; }}\n",
+        library.display()
+    );
+    program(
+        &dir.join("llama-bench"),
+        &says.replacen('\n', &format!("\n{needs}"), 1),
+    );
+    let catalog = catalog(&home.path().join("data"), std::slice::from_ref(&dir));
+    let (listed, problems) = catalog.list_with_problems();
+    assert!(listed.is_empty() && problems[0].headline.contains("libvulkan.so.1"));
+    fs::write(&library, "").unwrap();
+    assert_eq!(catalog.list().len(), 1);
+}
+
+#[test]
 fn what_is_not_llama_cpp_is_refused_in_one_sentence() {
     let dir = temp();
     let missing = identify(&dir.path().join("nowhere")).unwrap_err();
@@ -433,7 +470,7 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
         (added.origin, &added.dir),
         (RuntimeOrigin::Added, &dir.join("bin"))
     );
-    assert_eq!(catalog(&data, &[]).list(), [added.clone()]);
+    assert_eq!(catalog(&data, &[]).list(), std::slice::from_ref(&added));
     catalog(&data, &[]).add(&dir).unwrap();
     assert_eq!(catalog(&data, &[]).list().len(), 1);
 
@@ -445,6 +482,13 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
         problems[0].headline.contains("no such folder"),
         "{}",
         problems[0]
+    );
+    assert!(
+        problems[0]
+            .hint
+            .as_deref()
+            .unwrap()
+            .ends_with("`flux runtime remove b11149-cpu`")
     );
     assert_eq!(
         catalog(&data, &[]).remove(&added.name).unwrap().dir,

@@ -14,15 +14,14 @@ const PROGRAMS: [&str; 3] = ["llama-bench", "llama-server", "llama-fit-params"];
 /// llama.cpp's own libraries by the start of their names, for folders shared with other software.
 const OWN_LIBRARIES: [&str; 3] = ["ggml", "llama", "mtmd"];
 /// Library folders looked at beside the folder of the programs (packages of distributions, Homebrew).
-const SHARED_FOLDERS: [&str; 7] = [
+const SHARED_FOLDERS: [&str; 4] = [
     "../lib",
-    "../lib/llama.cpp",
-    "../lib/x86_64-linux-gnu",
-    "../lib/x86_64-linux-gnu/ggml/backends0",
-    "../lib/aarch64-linux-gnu",
-    "../lib/aarch64-linux-gnu/ggml/backends0",
     "../lib64",
+    "../lib/x86_64-linux-gnu",
+    "../lib/aarch64-linux-gnu",
 ];
+/// How deep llama.cpp's own subfolders of these are followed: Debian has `ggml/backends0`.
+const SHARED_DEPTH: u32 = 2;
 /// Bytes hashed at a time.
 const CHUNK: usize = 256 << 10;
 
@@ -68,8 +67,8 @@ pub fn runtime_files(dir: &Path) -> io::Result<Vec<RuntimeFile>> {
 enum Library {
     /// The folder is the build's own: all of them (a bundled OpenMP runtime changes speed, too).
     Any,
-    /// Others use the folder: llama.cpp's own.
-    Own,
+    /// Others use the folder: llama.cpp's own, in its own subfolders to this depth too.
+    Own(u32),
 }
 
 /// `lib` inside, and the library folders around the programs, seen from the folder and from where its links lead.
@@ -81,14 +80,14 @@ fn around(dir: &Path) -> Vec<(PathBuf, Library)> {
     });
     let mut homes = vec![dir.to_owned()];
     if let Some(home) = linked.filter(|home| home != dir) {
-        folders.push((home.clone(), Library::Own));
+        folders.push((home.clone(), Library::Own(0)));
         homes.push(home);
     }
     for home in homes {
         folders.extend(
             SHARED_FOLDERS
                 .iter()
-                .map(|folder| (home.join(folder), Library::Own)),
+                .map(|folder| (home.join(folder), Library::Own(SHARED_DEPTH))),
         );
     }
     folders
@@ -105,10 +104,15 @@ fn collect(
         let is_wanted = is_program(&name)
             || match libraries {
                 Library::Any => is_library(&name),
-                Library::Own => is_library(&name) && is_own(&name),
+                Library::Own(_) => is_library(&name) && is_own(&name),
             };
         if is_wanted && is_machine_code(&entry.path()) {
             insert(&entry.path(), found);
+        } else if let Library::Own(depth @ 1..) = libraries
+            && (is_own(&name) || name.starts_with("backends"))
+            && entry.path().is_dir()
+        {
+            collect(&entry.path(), Library::Own(depth - 1), found)?;
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! llama.cpp builds that are shell scripts beside made-up ELF files: enough to be identified, quick to make.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

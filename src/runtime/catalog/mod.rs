@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::domain::types::{Backend, Runtime, RuntimeOrigin};
 use crate::ports::{CancelToken, InstallProgress, PortError, PortResult, Runtimes};
@@ -23,6 +24,10 @@ pub use places::{Place, Surroundings};
 const INSTALLED: &str = "runtimes";
 /// File below the data folder with what the catalogue remembers.
 const MEMORY: &str = "runtimes.json";
+
+/// A refusal is remembered only where finding it took this long: a missing library may be installed any time, and a
+/// program that hangs must not delay every scan.
+const SLOW_REFUSAL: Duration = Duration::from_secs(2);
 
 /// The catalogue of one data folder.
 pub struct Catalog {
@@ -90,7 +95,12 @@ impl Catalog {
                 // Most usual places hold nothing; an added or installed folder that is gone is worth a word.
                 Err(_) if origin == RuntimeOrigin::Found => continue,
                 Err(error) => {
-                    problems.push(error.hint("If it is gone for good: `flux runtime remove NAME`"));
+                    let gone = remembered_of_added(memory)
+                        .into_iter()
+                        .find(|known| known.dir == dir);
+                    let name = gone.map_or_else(|| "NAME".to_owned(), |known| known.name);
+                    let hint = format!("If it is gone for good: `flux runtime remove {name}`");
+                    problems.push(error.hint(hint));
                     continue;
                 }
             };
@@ -159,6 +169,11 @@ impl Catalog {
         memory: &mut Memory,
     ) -> PortResult<Runtime> {
         let located = identify::locate(dir)?;
+        // Named by the user, a folder refused before gets another chance.
+        let is_refused = |known: &Known| matches!(known.outcome, Outcome::Refused { .. });
+        if memory.known.get(&located.dir).is_some_and(is_refused) {
+            memory.known.remove(&located.dir);
+        }
         let origin = match self.installed_folder(&located.dir) {
             Some(_) => RuntimeOrigin::Installed,
             None => origin,
@@ -277,22 +292,23 @@ fn remembered(
         .known
         .get(&located.dir)
         .filter(|known| known.stamp == stamp);
-    let outcome = match known {
-        Some(known) => known.outcome.clone(),
-        None => {
-            let outcome = match identify::identify_located(located) {
-                Ok(runtime) => Outcome::Runtime(Box::new(runtime)),
-                Err(PortError { headline, hint, .. }) => Outcome::Refused { headline, hint },
+    let outcome = if let Some(known) = known {
+        known.outcome.clone()
+    } else {
+        let begun = Instant::now();
+        let outcome = match identify::identify_located(located) {
+            Ok(runtime) => Outcome::Runtime(Box::new(runtime)),
+            Err(PortError { headline, hint, .. }) => Outcome::Refused { headline, hint },
+        };
+        let is_refused = matches!(outcome, Outcome::Refused { .. });
+        if !is_refused || begun.elapsed() > SLOW_REFUSAL {
+            let known = Known {
+                stamp,
+                outcome: outcome.clone(),
             };
-            memory.known.insert(
-                located.dir.clone(),
-                Known {
-                    stamp,
-                    outcome: outcome.clone(),
-                },
-            );
-            outcome
+            memory.known.insert(located.dir.clone(), known);
         }
+        outcome
     };
     match outcome {
         Outcome::Refused { headline, hint } => Err(PortError {

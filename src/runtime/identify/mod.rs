@@ -1,10 +1,11 @@
 //! Knows a llama.cpp build by running it: version, devices, flags, stock defaults, backends, digest (design section 4;
 //! cases C02, C10, C21). Children get no inherited `GGML_*` or `LLAMA_*`, a time limit and bounded output.
 
+mod drivers;
+mod naming;
 pub mod text;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +15,12 @@ use crate::ports::{CancelToken, PortError, PortResult};
 use crate::runtime::digest;
 use crate::runtime::process::{EndReason, Ended, Flow, Spec, run};
 
+pub(super) use drivers::driver_stamp;
+use naming::{library_backend, proposed_name};
 use text::{Help, Version};
 
 /// One question to a program: starting a GPU backend for the first time takes seconds.
-const ASK_LIMIT: Duration = Duration::from_secs(60);
+const ASK_LIMIT: Duration = Duration::from_mins(1);
 /// How often, and after what pause, a program file still open for writing is tried again.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
@@ -106,26 +109,7 @@ pub fn identify(dir: &Path) -> PortResult<Runtime> {
 }
 
 pub(super) fn identify_located(located: &Located) -> PortResult<Runtime> {
-    let bench = Program::ask(located.bench.as_deref());
-    let server = Program::ask(located.server.as_deref());
-    let (first, second) = (bench.as_ref().ok(), server.as_ref().ok());
-    let Some(known) = first.or(second) else {
-        let failure = if located.bench.is_some() {
-            bench
-        } else {
-            server
-        };
-        return Err(failure
-            .err()
-            .unwrap_or_else(|| PortError::new("no program to identify")));
-    };
-    for refused in [&bench, &server] {
-        if let Err(error) = refused
-            && !error.headline.is_empty()
-        {
-            tracing::warn!("{error}");
-        }
-    }
+    let (bench, server) = ask_both(located)?;
     let files = digest::runtime_files(&located.dir)
         .map_err(|e| PortError::caused(format!("cannot read {}", located.dir.display()), &e))?;
     let digest = digest::digest(&files).map_err(|e| {
@@ -134,48 +118,65 @@ pub(super) fn identify_located(located: &Located) -> PortResult<Runtime> {
             &e,
         )
     })?;
+    let programs = || [&bench, &server].into_iter().flatten();
     // llama-bench before 2026 had no `--version`; the server beside it had.
-    let version = [first, second]
-        .into_iter()
-        .flatten()
-        .find_map(|p| p.version.clone())
-        .unwrap_or_else(|| Version {
-            line: "version: unknown".to_owned(),
-            release: None,
-            number: 0,
-            commit: "unknown".to_owned(),
-        });
-    let devices = text::devices(&known.said);
+    let version = programs()
+        .find_map(|program| program.version.clone())
+        .unwrap_or_else(Version::unknown);
+    let said = programs().next().map_or("", |program| &program.said);
+    let devices = text::devices(said);
     let mut backends: BTreeSet<Backend> = files
         .iter()
         .filter_map(|file| library_backend(&file.name))
         .collect();
-    backends.extend(text::backends(&known.said));
+    backends.extend(text::backends(said));
     backends.extend(
         devices
             .iter()
             .filter_map(|device| Backend::of_device(&device.id)),
     );
     backends.insert(Backend::Cpu);
-    let help = |program: Option<&Program>| program.map(|p| p.help.clone()).unwrap_or_default();
-    let bench_help = help(first);
+    let cpu_variant = text::cpu_variant(said);
+    let help = |program: Option<Program>| program.map(|p| p.help).unwrap_or_default();
+    let has =
+        |program: &Option<Program>, path: &Option<PathBuf>| program.as_ref().and(path.clone());
+    let (bench_path, server_path) = (has(&bench, &located.bench), has(&server, &located.server));
+    let bench_help = help(bench);
     Ok(Runtime {
         name: proposed_name(&version, &backends, &located.dir),
         dir: located.dir.clone(),
-        bench: first.and(located.bench.clone()),
-        server: second.and(located.server.clone()),
+        bench: bench_path,
+        server: server_path,
         build_number: version.number,
         build_commit: version.commit,
         version_text: version.line,
         digest,
         backends,
-        cpu_variant: text::cpu_variant(&known.said),
+        cpu_variant,
         devices,
         bench_flags: bench_help.flags,
-        server_flags: help(second).flags,
+        server_flags: help(server).flags,
         bench_defaults: bench_help.defaults,
         origin: RuntimeOrigin::Found,
     })
+}
+
+/// Asks both programs. One that does not run is left out with a warning; none that runs is the failure.
+fn ask_both(located: &Located) -> PortResult<(Option<Program>, Option<Program>)> {
+    let mut failure = None;
+    let mut asked = |program: &Option<PathBuf>| match Program::ask(program.as_deref()?) {
+        Ok(program) => Some(program),
+        Err(error) => {
+            tracing::warn!("{error}");
+            failure.get_or_insert(error);
+            None
+        }
+    };
+    let programs = (asked(&located.bench), asked(&located.server));
+    match (programs, failure) {
+        ((None, None), Some(error)) => Err(error),
+        (programs, _) => Ok(programs),
+    }
 }
 
 /// What one program says of itself.
@@ -187,9 +188,8 @@ struct Program {
 }
 
 impl Program {
-    /// Asks `--version`, `--help` and `--list-devices`. No program: an error without a text.
-    fn ask(program: Option<&Path>) -> PortResult<Self> {
-        let program = program.ok_or_else(|| PortError::new(""))?;
+    /// Asks `--version`, `--help` and `--list-devices`.
+    fn ask(program: &Path) -> PortResult<Self> {
         let version_run = ask(program, "--version")?;
         let version_said = both(&version_run);
         let help_said = both(&ask(program, "--help")?);
@@ -274,155 +274,4 @@ fn not_llama(program: &Path, ended: &Ended, said: &str) -> PortError {
     .hint(
         "Name a folder with a working llama-bench, or install a build with `flux runtime install`",
     )
-}
-
-/// The backend a library of the build brings: `libggml-vulkan.so.0` → Vulkan.
-fn library_backend(file: &str) -> Option<Backend> {
-    let stem = file
-        .strip_prefix("lib")
-        .unwrap_or(file)
-        .strip_prefix("ggml-")?;
-    let name = stem.split(['.', '-']).next()?;
-    match name {
-        "vulkan" => Some(Backend::Vulkan),
-        "cuda" => Some(Backend::Cuda),
-        "hip" => Some(Backend::Hip),
-        "metal" => Some(Backend::Metal),
-        "sycl" => Some(Backend::Sycl),
-        "rpc" => Some(Backend::Rpc),
-        _ => None,
-    }
-}
-
-/// `b11149-vulkan` for numbered builds, `0.7.0-cpu` for releases, with the build number of a folder's name where the
-/// build itself does not know it.
-fn proposed_name(version: &Version, backends: &BTreeSet<Backend>, dir: &Path) -> String {
-    /// The backend that distinguishes a build, best first; RPC comes along with others.
-    const TELLING: [Backend; 5] = [
-        Backend::Cuda,
-        Backend::Hip,
-        Backend::Metal,
-        Backend::Sycl,
-        Backend::Vulkan,
-    ];
-    let backend = TELLING
-        .into_iter()
-        .find(|b| backends.contains(b))
-        .unwrap_or(Backend::Cpu);
-    let release = version
-        .release
-        .as_deref()
-        .filter(|r| !r.ends_with("-dev") && !r.is_empty());
-    let build = match (release, version.number) {
-        (Some(release), _) => release.to_owned(),
-        (None, number @ 1..) => format!("b{number}"),
-        (None, 0) => number_in_path(dir)
-            .or_else(|| version.release.clone())
-            .unwrap_or_else(|| "unknown".to_owned()),
-    };
-    format!("{build}-{}", backend.name())
-}
-
-/// `b11149` in a part of `/opt/llama-b11149-bin/build/bin`.
-fn number_in_path(dir: &Path) -> Option<String> {
-    let is_build = |word: &str| {
-        word.strip_prefix('b')
-            .is_some_and(|n| (4..=6).contains(&n.len()) && n.bytes().all(|c| c.is_ascii_digit()))
-    };
-    dir.iter().rev().find_map(|part| {
-        let part = part.to_string_lossy();
-        part.split(['-', '_', '.', ' '])
-            .find(|word| is_build(word))
-            .map(str::to_owned)
-    })
-}
-
-/// What the devices a build lists depend on beside its own files: drivers, and variables that choose among them.
-/// Empty where the system does not say.
-pub(super) fn driver_stamp() -> String {
-    const FILES: [&str; 3] = [
-        "/proc/driver/nvidia/version",
-        "/sys/module/amdgpu/version",
-        "/proc/version",
-    ];
-    const FOLDERS: [&str; 4] = [
-        "/usr/share/vulkan/icd.d",
-        "/usr/local/share/vulkan/icd.d",
-        "/etc/vulkan/icd.d",
-        "/dev/dri",
-    ];
-    const VARIABLES: [&str; 5] = [
-        "VK_DRIVER_FILES",
-        "VK_ICD_FILENAMES",
-        "CUDA_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "LD_LIBRARY_PATH",
-    ];
-    let mut seen = String::new();
-    for file in FILES {
-        seen += &fs::read_to_string(file).unwrap_or_default();
-    }
-    for folder in FOLDERS {
-        let mut names: Vec<_> = fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|e| e.file_name())
-            .collect();
-        names.sort();
-        seen += &format!("{names:?}");
-    }
-    for variable in VARIABLES {
-        seen += &format!("{:?}", std::env::var_os(variable));
-    }
-    digest::text_digest(&seen)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(line: &str) -> Version {
-        text::version(line).unwrap()
-    }
-
-    #[test]
-    fn names_are_short_and_tell_build_and_backend() {
-        let gpu = BTreeSet::from([Backend::Cpu, Backend::Vulkan, Backend::Rpc]);
-        let cpu = BTreeSet::from([Backend::Cpu]);
-        let name = |line: &str, backends, dir: &str| {
-            proposed_name(&version(line), backends, Path::new(dir))
-        };
-        assert_eq!(name("version: 6264 (abc1234)", &gpu, "/x"), "b6264-vulkan");
-        assert_eq!(
-            name("version: 0.7.0 (build 11669, commit Debian)", &cpu, "/x"),
-            "0.7.0-cpu"
-        );
-        assert_eq!(
-            name(
-                "version: 0.5.0-dev (build 11149, commit d2e54583c)",
-                &gpu,
-                "/x"
-            ),
-            "b11149-vulkan"
-        );
-        let unnumbered = "version: 0.5.0-dev (build 0, commit unknown)";
-        assert_eq!(
-            name(unnumbered, &gpu, "/rt/b11149-linux-x64-vulkan/bin"),
-            "b11149-vulkan"
-        );
-        assert_eq!(name(unnumbered, &cpu, "/opt/llama.cpp"), "0.5.0-dev-cpu");
-    }
-
-    #[test]
-    fn libraries_tell_their_backend() {
-        assert_eq!(
-            library_backend("libggml-vulkan.so.0.25.1"),
-            Some(Backend::Vulkan)
-        );
-        assert_eq!(library_backend("ggml-cuda.dll"), Some(Backend::Cuda));
-        assert_eq!(library_backend("libggml-hip.so"), Some(Backend::Hip));
-        assert_eq!(library_backend("libggml-cpu-haswell.so"), None);
-        assert_eq!(library_backend("libggml.so"), None);
-    }
 }

@@ -18,6 +18,18 @@ pub struct Version {
     pub commit: String,
 }
 
+impl Version {
+    /// The version of a build that does not tell it.
+    pub fn unknown() -> Self {
+        Self {
+            line: "version: unknown".to_owned(),
+            release: None,
+            number: 0,
+            commit: "unknown".to_owned(),
+        }
+    }
+}
+
 /// The version among banners and log lines:
 /// `version: 0.7.0 (build 11669, commit Debian)` or, before that form, `version: 6264 (abc1234)`.
 pub fn version(text: &str) -> Option<Version> {

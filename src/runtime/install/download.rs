@@ -18,7 +18,7 @@ use crate::runtime::digest::hex;
 /// To find the host, connect and get an answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// A transfer in which nothing arrives for this long has broken off.
-const STALL_LIMIT: Duration = Duration::from_secs(60);
+const STALL_LIMIT: Duration = Duration::from_mins(1);
 /// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
 /// Chunks between the reading thread and the writer.

@@ -72,7 +72,7 @@ impl Installer {
         }
         let mut archive_error = None;
         if let Some(pin) = archive {
-            match self.from_archive(pin, cancel, progress) {
+            match self.install_archive(pin, cancel, progress) {
                 Err(Stumble::Final(error)) => return Err(error),
                 Err(Stumble::TrySource(error)) => {
                     say(progress, error.headline.clone());
@@ -90,7 +90,13 @@ impl Installer {
             );
         }
         match (&self.pins.source, archive_error) {
-            (Some(pin), _) => self.from_source(pin, backend, cancel, progress),
+            (Some(pin), archive) => {
+                self.install_source(pin, backend, cancel, progress)
+                    .map_err(|mut error| {
+                        error.cause.extend(archive.map(|archive| archive.headline));
+                        error
+                    })
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(PortError::new(format!(
                 "Flux has no build of llama.cpp with {} for this system",
@@ -100,7 +106,7 @@ impl Installer {
         }
     }
 
-    fn from_archive(
+    fn install_archive(
         &self,
         pin: &ArchivePin,
         cancel: &CancelToken,
@@ -135,7 +141,7 @@ impl Installer {
         Ok(self.move_into_place(&bin, &folder_name(pin.build, pin.backend), cancel)?)
     }
 
-    fn from_source(
+    fn install_source(
         &self,
         pin: &SourcePin,
         backend: Backend,
@@ -355,5 +361,24 @@ fn write_error(path: &Path, error: &io::Error) -> PortError {
             "Give yourself write access to it, or choose another data folder with `--data-dir`",
         ),
         _ => error_of,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_asked_before_an_install() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_space(dir.path()).unwrap() > 0);
+        let installer = Installer {
+            runtimes_dir: dir.path().to_owned(),
+            pins: Pins::default(),
+            tool_path: OsString::new(),
+        };
+        let error = installer.workplace(u64::MAX).err().unwrap();
+        assert!(error.headline.contains("GB of free disk space"), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -44,7 +44,7 @@ pub struct ArchiveFile {
     pub sha256: String,
 }
 
-/// A source package on PyPI that builds llama.cpp.
+/// A source package on `PyPI` that builds llama.cpp.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SourcePin {
     /// Package name.
@@ -99,7 +99,8 @@ mod tests {
                 file.url
                     .starts_with("https://github.com/ggml-org/llama.cpp/releases/")
             );
-            assert!(file.url.ends_with(".zip") || file.url.ends_with(".tar.gz"));
+            let extension = std::path::Path::new(&file.url).extension().unwrap();
+            assert!(extension == "zip" || file.url.ends_with(".tar.gz"));
         }
         for pin in &pins.archives {
             assert!(pin.files[0].url.contains(&format!("/b{}/", pin.build)));

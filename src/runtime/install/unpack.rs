@@ -34,7 +34,7 @@ pub(super) fn unpack(
         written: 0,
         cancel,
     };
-    if name.ends_with(".zip") {
+    if Path::new(name).extension().is_some_and(|e| e == "zip") {
         unpack_zip(file, &mut target)?;
     } else {
         unpack_tar(file, &mut target)?;
