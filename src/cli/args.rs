@@ -201,7 +201,10 @@ pub struct Tune {
     pub only: Vec<String>,
     /// Go on with a session: this one, or the last that did not end
     #[arg(long, value_name = "SESSION", num_args = 0..=1)]
-    #[expect(clippy::option_option, reason = "absent, given bare, given with a value: clap's own way")]
+    #[expect(
+        clippy::option_option,
+        reason = "absent, given bare, given with a value: clap's own way"
+    )]
     pub resume: Option<Option<i64>>,
     /// Print the candidates and the expected time; measure nothing
     #[arg(long)]
@@ -438,7 +441,14 @@ mod tests {
 
     #[test]
     fn times_are_read_in_every_usual_form() {
-        for (text, secs) in [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("1h", 3600.0), ("1h30m", 5400.0), ("0.5h", 1800.0)] {
+        for (text, secs) in [
+            ("90", 90.0),
+            ("90s", 90.0),
+            ("30m", 1800.0),
+            ("1h", 3600.0),
+            ("1h30m", 5400.0),
+            ("0.5h", 1800.0),
+        ] {
             assert_eq!(duration_secs(text), Ok(secs), "{text}");
         }
         for text in ["", "0", "-5", "m", "1x", "inf", "nan", "1e3", "1..2"] {
@@ -450,7 +460,10 @@ mod tests {
     fn a_request_is_two_positive_numbers() {
         assert_eq!(
             request_shape("1000,200"),
-            Ok(RequestShape { prompt_tokens: 1000, generated_tokens: 200 })
+            Ok(RequestShape {
+                prompt_tokens: 1000,
+                generated_tokens: 200
+            })
         );
         for text in ["1000", "0,5", "5,", "1,2,3", "a,b"] {
             assert!(request_shape(text).is_err(), "{text}");
@@ -460,7 +473,18 @@ mod tests {
     #[test]
     fn a_command_is_split_like_a_shell_and_not_run() {
         let words = command_words(r#"llama-server -m "my model.gguf" -ngl 99; rm x"#).unwrap();
-        assert_eq!(words.0, ["llama-server", "-m", "my model.gguf", "-ngl", "99;", "rm", "x"]);
+        assert_eq!(
+            words.0,
+            [
+                "llama-server",
+                "-m",
+                "my model.gguf",
+                "-ngl",
+                "99;",
+                "rm",
+                "x"
+            ]
+        );
         assert!(command_words("llama-server \"open").is_err());
         assert!(command_words("  ").is_err());
     }
@@ -478,6 +502,9 @@ mod tests {
         assert_eq!(tune(&["-m", "x"]).unwrap().resume, None);
         assert_eq!(tune(&["--resume"]).unwrap().resume, Some(None));
         assert_eq!(tune(&["--resume", "7"]).unwrap().resume, Some(Some(7)));
-        assert_eq!(tune(&["-m", "x", "--only", "a,b"]).unwrap().only, ["a", "b"]);
+        assert_eq!(
+            tune(&["-m", "x", "--only", "a,b"]).unwrap().only,
+            ["a", "b"]
+        );
     }
 }

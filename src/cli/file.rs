@@ -15,7 +15,10 @@ pub fn write(path: &Path, content: &[u8], replace: bool) -> CliResult {
     if !replace && path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let failed = |e: std::io::Error| CliError::failed(format!("cannot write {shown}")).cause(e);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".flux-");
@@ -26,10 +29,11 @@ pub fn write(path: &Path, content: &[u8], replace: bool) -> CliResult {
     if replace {
         file.persist(path).map_err(|e| failed(e.error))?;
     } else {
-        file.persist_noclobber(path).map_err(|e| match e.error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(path),
-            _ => failed(e.error),
-        })?;
+        file.persist_noclobber(path)
+            .map_err(|e| match e.error.kind() {
+                std::io::ErrorKind::AlreadyExists => exists(path),
+                _ => failed(e.error),
+            })?;
     }
     Ok(())
 }
@@ -39,7 +43,8 @@ pub fn write(path: &Path, content: &[u8], replace: bool) -> CliResult {
 /// # Errors
 /// It cannot be made.
 pub fn make_dir(dir: &Path) -> CliResult {
-    fs::create_dir_all(dir).map_err(|e| CliError::failed(format!("cannot make the folder {}", dir.display())).cause(e))
+    fs::create_dir_all(dir)
+        .map_err(|e| CliError::failed(format!("cannot make the folder {}", dir.display())).cause(e))
 }
 
 fn exists(path: &Path) -> CliError {

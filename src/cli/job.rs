@@ -141,7 +141,10 @@ mod tests {
     #[test]
     fn the_first_ctrl_c_waits_for_the_run_and_everything_else_does_not() {
         let mode = |request, interrupts, kind| answer(request, interrupts, kind).0;
-        assert_eq!(mode(Request::Interrupt, 1, Kind::Tune), CancelMode::AfterSample);
+        assert_eq!(
+            mode(Request::Interrupt, 1, Kind::Tune),
+            CancelMode::AfterSample
+        );
         assert_eq!(mode(Request::Interrupt, 2, Kind::Tune), CancelMode::Now);
         assert_eq!(mode(Request::Interrupt, 1, Kind::Other), CancelMode::Now);
         assert_eq!(mode(Request::Terminate, 1, Kind::Ab), CancelMode::Now);

@@ -41,7 +41,8 @@ pub fn main() -> ExitCode {
 
 /// `-v`: everything of Flux from debug up; `FLUX_LOG` chooses otherwise.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("FLUX_LOG").unwrap_or_else(|_| EnvFilter::new("flux=debug"));
+    let filter =
+        EnvFilter::try_from_env("FLUX_LOG").unwrap_or_else(|_| EnvFilter::new("flux=debug"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

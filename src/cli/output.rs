@@ -71,7 +71,13 @@ impl Output {
         let mut stdout = io::stdout().lock();
         let result = stdout
             .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { stdout.write_all(b"\n") })
+            .and_then(|()| {
+                if text.ends_with('\n') {
+                    Ok(())
+                } else {
+                    stdout.write_all(b"\n")
+                }
+            })
             .and_then(|()| stdout.flush());
         match result {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
@@ -91,7 +97,11 @@ impl Output {
     ///
     /// # Errors
     /// As `print`.
-    pub fn print_either(&self, document: &impl Serialize, text: impl FnOnce() -> String) -> CliResult {
+    pub fn print_either(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> CliResult {
         if self.json {
             self.print_json(document)
         } else {
@@ -137,7 +147,6 @@ pub fn say(text: &str) {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +154,10 @@ mod tests {
     #[test]
     fn plain_style_adds_nothing() {
         assert_eq!(Style::PLAIN.heading("Machine"), "Machine");
-        assert_eq!(Style { bold: true }.heading("Machine"), "\u{1b}[1mMachine\u{1b}[0m");
+        assert_eq!(
+            Style { bold: true }.heading("Machine"),
+            "\u{1b}[1mMachine\u{1b}[0m"
+        );
         assert!(!Style::of(false).bold);
     }
 

@@ -68,12 +68,23 @@ impl State {
 
     /// `Screening · run 12 of 34 · 4 min left`.
     fn headline(&self) -> String {
-        let stage = if self.stage.is_empty() { &self.job_kind } else { &self.stage };
+        let stage = if self.stage.is_empty() {
+            &self.job_kind
+        } else {
+            &self.stage
+        };
         let mut parts = vec![capitalised(&clean(stage))];
         if self.total > 0 && self.measures() {
-            parts.push(format!("run {} of {}", (self.done + 1).min(self.total), self.total));
+            parts.push(format!(
+                "run {} of {}",
+                (self.done + 1).min(self.total),
+                self.total
+            ));
         } else if self.total > 0 && self.done > 0 {
-            parts.push(format!("{:.0} %", 100.0 * self.done as f64 / self.total as f64));
+            parts.push(format!(
+                "{:.0} %",
+                100.0 * self.done as f64 / self.total as f64
+            ));
         }
         if let Some(eta) = self.eta_secs {
             parts.push(format!("about {} left", span(eta)));
@@ -88,10 +99,17 @@ impl State {
             lines.push(format!("  {}", clean(&self.doing)));
         }
         for (place, candidate) in self.ranking.iter().take(RANKING_LINES).enumerate() {
-            lines.push(format!("  {:>2}. {}", place + 1, candidate_words(candidate)));
+            lines.push(format!(
+                "  {:>2}. {}",
+                place + 1,
+                candidate_words(candidate)
+            ));
         }
         if self.ranking.len() > RANKING_LINES {
-            lines.push(format!("      and {} more", self.ranking.len() - RANKING_LINES));
+            lines.push(format!(
+                "      and {} more",
+                self.ranking.len() - RANKING_LINES
+            ));
         }
         lines.iter().map(|line| cut(line, width)).collect()
     }
@@ -111,7 +129,10 @@ fn cut(line: &str, width: usize) -> String {
     if line.chars().count() <= width {
         return line.to_owned();
     }
-    line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    line.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 /// The line that stays behind for an event, where one is worth keeping.
@@ -126,15 +147,31 @@ pub fn lasting_line(event: &EventKind) -> Option<String> {
             failure,
             wall_secs,
             ..
-        } => Some(run_line(*seq, planned, metrics, failure.as_deref(), *wall_secs)),
-        EventKind::Screened(candidate) => Some(format!("  screened: {}", candidate_words(candidate))),
+        } => Some(run_line(
+            *seq,
+            planned,
+            metrics,
+            failure.as_deref(),
+            *wall_secs,
+        )),
+        EventKind::Screened(candidate) => {
+            Some(format!("  screened: {}", candidate_words(candidate)))
+        }
         EventKind::ConfirmationPlanned {
             settings,
             processes,
             repetitions,
             smallest_effect_pct,
-        } => Some(plan_line(settings, *processes, *repetitions, *smallest_effect_pct)),
-        EventKind::Verdict { settings, confirmation } => Some(verdict_line(settings, confirmation)),
+        } => Some(plan_line(
+            settings,
+            *processes,
+            *repetitions,
+            *smallest_effect_pct,
+        )),
+        EventKind::Verdict {
+            settings,
+            confirmation,
+        } => Some(verdict_line(settings, confirmation)),
         EventKind::Notice(notice) => Some(notice_line(notice)),
         EventKind::Progress { .. } | EventKind::Finished(_) => None,
     }
@@ -147,7 +184,9 @@ fn run_line(
     failure: Option<&str>,
     wall_secs: f64,
 ) -> String {
-    let side = planned.side.map_or_else(String::new, |side| format!(" arm {side:?}"));
+    let side = planned
+        .side
+        .map_or_else(String::new, |side| format!(" arm {side:?}"));
     let outcome = match failure {
         Some(failure) => clean(failure),
         None => metrics
@@ -164,7 +203,12 @@ fn run_line(
     )
 }
 
-fn plan_line(settings: &Settings, processes: u32, repetitions: u32, smallest_effect_pct: f64) -> String {
+fn plan_line(
+    settings: &Settings,
+    processes: u32,
+    repetitions: u32,
+    smallest_effect_pct: f64,
+) -> String {
     format!(
         "confirming {}: {processes} + {processes} runs of {}; an effect of {smallest_effect_pct:.1} % or more can be seen",
         settings_words(settings),
@@ -173,8 +217,14 @@ fn plan_line(settings: &Settings, processes: u32, repetitions: u32, smallest_eff
 }
 
 fn verdict_line(settings: &Settings, confirmation: &serde_json::Value) -> String {
-    let verdict = confirmation.get("verdict").and_then(serde_json::Value::as_str);
-    format!("{}: {}", settings_words(settings), clean(verdict.unwrap_or("judged")))
+    let verdict = confirmation
+        .get("verdict")
+        .and_then(serde_json::Value::as_str);
+    format!(
+        "{}: {}",
+        settings_words(settings),
+        clean(verdict.unwrap_or("judged"))
+    )
 }
 
 /// Draws progress. Never on stdout.
@@ -196,7 +246,10 @@ impl Progress {
     /// As the arguments and stderr want it.
     pub fn new(output: &Output) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-        let mode = match (output.quiet, io::stderr().is_terminal() && !dumb && !output.verbose) {
+        let mode = match (
+            output.quiet,
+            io::stderr().is_terminal() && !dumb && !output.verbose,
+        ) {
             (true, _) => Mode::Quiet,
             (false, true) => Mode::Live,
             (false, false) => Mode::Plain,
@@ -236,7 +289,10 @@ impl Progress {
     fn live(&mut self, event: &EventKind) {
         let mut frame = self.erased();
         // The block itself shows runs and candidates; what is said once stays.
-        let shown_in_block = matches!(event, EventKind::RunStored { .. } | EventKind::Screened(_) | EventKind::Stage { .. });
+        let shown_in_block = matches!(
+            event,
+            EventKind::RunStored { .. } | EventKind::Screened(_) | EventKind::Stage { .. }
+        );
         if !shown_in_block && let Some(line) = lasting_line(event) {
             frame.push_str(&line);
             frame.push('\n');
@@ -283,7 +339,11 @@ impl Progress {
     /// Cursor to the block's first line, everything below erased.
     fn erased(&mut self) -> String {
         let drawn = std::mem::take(&mut self.drawn);
-        if drawn == 0 { String::new() } else { format!("\u{1b}[{drawn}A\u{1b}[J") }
+        if drawn == 0 {
+            String::new()
+        } else {
+            format!("\u{1b}[{drawn}A\u{1b}[J")
+        }
     }
 }
 
@@ -296,7 +356,9 @@ fn write_frame(frame: &str) {
 /// One less than the terminal is wide: the last column wraps on some.
 fn terminal_width() -> usize {
     const FALLBACK: usize = 80;
-    terminal_size::terminal_size_of(io::stderr()).map_or(FALLBACK, |(width, _)| usize::from(width.0).max(20)) - 1
+    terminal_size::terminal_size_of(io::stderr())
+        .map_or(FALLBACK, |(width, _)| usize::from(width.0).max(20))
+        - 1
 }
 
 #[cfg(test)]
@@ -320,9 +382,20 @@ mod tests {
         let mut state = State::default();
         let stock = Settings::stock();
         for event in [
-            EventKind::Started { job_kind: "tune".to_owned(), session: Some(3), plan: vec![] },
-            EventKind::Stage { name: "screening".to_owned() },
-            EventKind::Progress { done: 11, total: 34, eta_secs: Some(240.0), doing: "flash-attn=off, tg128, repetition 2 of 3".to_owned() },
+            EventKind::Started {
+                job_kind: "tune".to_owned(),
+                session: Some(3),
+                plan: vec![],
+            },
+            EventKind::Stage {
+                name: "screening".to_owned(),
+            },
+            EventKind::Progress {
+                done: 11,
+                total: 34,
+                eta_secs: Some(240.0),
+                doing: "flash-attn=off, tg128, repetition 2 of 3".to_owned(),
+            },
             candidate(1, stock.with("flash-attn", "off"), Some(-11.25), "ok"),
             candidate(2, stock.with("ubatch", "4096"), None, "failed"),
             candidate(3, stock.with("graphics-queue", "on"), Some(67.5), "ok"),
@@ -348,14 +421,24 @@ mod tests {
 
     #[test]
     fn lines_never_wrap() {
-        assert!(screening().block(24).iter().all(|line| line.chars().count() <= 24));
+        assert!(
+            screening()
+                .block(24)
+                .iter()
+                .all(|line| line.chars().count() <= 24)
+        );
         assert_eq!(cut("abcdef", 4), "abc…");
     }
 
     #[test]
     fn a_better_second_result_of_a_candidate_replaces_the_first() {
         let mut state = screening();
-        state.apply(&candidate(1, Settings::stock().with("flash-attn", "off"), Some(80.0), "ok"));
+        state.apply(&candidate(
+            1,
+            Settings::stock().with("flash-attn", "off"),
+            Some(80.0),
+            "ok",
+        ));
         assert_eq!(state.ranking.len(), 3);
         assert_eq!(state.ranking[0].id, 1);
     }
@@ -401,8 +484,20 @@ mod tests {
     #[test]
     fn bytes_of_a_file_are_shown_as_a_share() {
         let mut state = State::default();
-        state.apply(&EventKind::Started { job_kind: "synth".to_owned(), session: None, plan: vec![] });
-        state.apply(&EventKind::Progress { done: 512, total: 2048, eta_secs: None, doing: "writing random weights".to_owned() });
-        assert_eq!(state.block(80), ["Synth · 25 %", "  writing random weights"]);
+        state.apply(&EventKind::Started {
+            job_kind: "synth".to_owned(),
+            session: None,
+            plan: vec![],
+        });
+        state.apply(&EventKind::Progress {
+            done: 512,
+            total: 2048,
+            eta_secs: None,
+            doing: "writing random weights".to_owned(),
+        });
+        assert_eq!(
+            state.block(80),
+            ["Synth · 25 %", "  writing random weights"]
+        );
     }
 }

@@ -45,7 +45,11 @@ mod platform {
             .name("signals".to_owned())
             .spawn(move || {
                 for signal in &mut signals {
-                    let request = if signal == SIGINT { Request::Interrupt } else { Request::Terminate };
+                    let request = if signal == SIGINT {
+                        Request::Interrupt
+                    } else {
+                        Request::Terminate
+                    };
                     // A full channel already holds the same request.
                     let _ = sender.try_send(request);
                 }
@@ -55,7 +59,8 @@ mod platform {
 
     /// Signals that were ignored when Flux started (`nohup`, a background job of a script) stay ignored.
     fn ignored_signals() -> u64 {
-        std::fs::read_to_string("/proc/self/status").map_or(0, |status| super::ignored_mask(&status))
+        std::fs::read_to_string("/proc/self/status")
+            .map_or(0, |status| super::ignored_mask(&status))
     }
 }
 
@@ -90,7 +95,8 @@ mod tests {
     #[test]
     fn the_mask_of_ignored_signals_is_read_from_proc() {
         // SIGHUP is 1, SIGPIPE is 13: bits 0 and 12.
-        let status = "Name:\tflux\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        let status =
+            "Name:\tflux\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
         assert_eq!(ignored_mask(status), 0x1001);
         assert_eq!(ignored_mask("nothing of the kind"), 0);
     }

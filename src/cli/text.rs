@@ -31,7 +31,11 @@ const MAX_DECIMALS: i32 = 2;
 /// Decimals a number with this uncertainty carries: its last digit is not below the uncertainty's first.
 pub fn decimals_for(uncertainty: f64) -> usize {
     if !uncertainty.is_finite() || uncertainty <= 0.0 {
-        return if uncertainty == 0.0 { MAX_DECIMALS as usize } else { 0 };
+        return if uncertainty == 0.0 {
+            MAX_DECIMALS as usize
+        } else {
+            0
+        };
     }
     (-uncertainty.log10().floor()).clamp(0.0, f64::from(MAX_DECIMALS)) as usize
 }
@@ -101,8 +105,10 @@ pub fn span(secs: f64) -> String {
 
 /// A moment, to the minute, in UTC.
 pub fn moment(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.0)
-        .map_or_else(|_| "unknown time".to_owned(), |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string())
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(
+        |_| "unknown time".to_owned(),
+        |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+    )
 }
 
 /// Settings in words: `graphics-queue=on` → `Graphics queue on`; stock is `Stock`.
@@ -132,12 +138,18 @@ fn dimension_words(id: &str) -> String {
 /// The same text with its first letter in upper case.
 pub fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
 }
 
 /// `1 run`, `2 runs`.
 pub fn count(n: u64, one: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+    if n == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{n} {one}s")
+    }
 }
 
 /// Parameters of a model: `4.02 B`, `268 M`.
@@ -158,8 +170,14 @@ mod tests {
 
     #[test]
     fn escapes_and_direction_overrides_are_shown_not_sent() {
-        assert_eq!(clean("a\u{1b}[31mb\n\r\u{7}"), "a\\u{1b}[31mb\\u{a}\\u{d}\\u{7}");
-        assert_eq!(clean("model\u{202e}fugg.exe\u{9b}2J"), "model\\u{202e}fugg.exe\\u{9b}2J");
+        assert_eq!(
+            clean("a\u{1b}[31mb\n\r\u{7}"),
+            "a\\u{1b}[31mb\\u{a}\\u{d}\\u{7}"
+        );
+        assert_eq!(
+            clean("model\u{202e}fugg.exe\u{9b}2J"),
+            "model\\u{202e}fugg.exe\\u{9b}2J"
+        );
         assert_eq!(clean("日本 ÄÖ µ"), "日本 ÄÖ µ");
     }
 
@@ -169,9 +187,18 @@ mod tests {
             change_with_interval(68.3412, Some([67.8712, 68.8123])),
             "+68.3 % (95 % CI +67.9 to +68.8)"
         );
-        assert_eq!(change_with_interval(-16.88, Some([-22.76, -10.91])), "−17 % (95 % CI −23 to −11)");
-        assert_eq!(change_with_interval(0.012, Some([-0.013, 0.037])), "+0.01 % (95 % CI −0.01 to +0.04)");
-        assert_eq!(change_with_interval(12.3, None), "about +12 % (no interval)");
+        assert_eq!(
+            change_with_interval(-16.88, Some([-22.76, -10.91])),
+            "−17 % (95 % CI −23 to −11)"
+        );
+        assert_eq!(
+            change_with_interval(0.012, Some([-0.013, 0.037])),
+            "+0.01 % (95 % CI −0.01 to +0.04)"
+        );
+        assert_eq!(
+            change_with_interval(12.3, None),
+            "about +12 % (no interval)"
+        );
     }
 
     #[test]
@@ -191,7 +218,15 @@ mod tests {
 
     #[test]
     fn spans_have_the_unit_a_person_would_use() {
-        for (secs, text) in [(0.25, "250 ms"), (45.4, "45 s"), (89.0, "89 s"), (720.0, "12 min"), (3599.0, "1 h 00 min"), (3900.0, "1 h 05 min"), (f64::NAN, "unknown")] {
+        for (secs, text) in [
+            (0.25, "250 ms"),
+            (45.4, "45 s"),
+            (89.0, "89 s"),
+            (720.0, "12 min"),
+            (3599.0, "1 h 00 min"),
+            (3900.0, "1 h 05 min"),
+            (f64::NAN, "unknown"),
+        ] {
             assert_eq!(span(secs), text);
         }
     }
@@ -199,9 +234,18 @@ mod tests {
     #[test]
     fn moments_settings_and_counts_in_words() {
         assert_eq!(moment(Timestamp(0)), "1970-01-01 00:00 UTC");
-        assert_eq!(settings_words(&Settings::stock().with("graphics-queue", "on")), "Graphics queue on");
+        assert_eq!(
+            settings_words(&Settings::stock().with("graphics-queue", "on")),
+            "Graphics queue on"
+        );
         assert_eq!(settings_words(&Settings::stock()), "Stock");
-        assert_eq!((count(1, "run"), count(2, "run")), ("1 run".to_owned(), "2 runs".to_owned()));
-        assert_eq!((parameters(4_020_000_000), parameters(268_098_176)), ("4.02 B".to_owned(), "268 M".to_owned()));
+        assert_eq!(
+            (count(1, "run"), count(2, "run")),
+            ("1 run".to_owned(), "2 runs".to_owned())
+        );
+        assert_eq!(
+            (parameters(4_020_000_000), parameters(268_098_176)),
+            ("4.02 B".to_owned(), "268 M".to_owned())
+        );
     }
 }

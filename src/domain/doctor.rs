@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::types::{Bytes, DeviceKind, Machine, VulkanEntry, VulkanStatus};
+use crate::domain::machine::{Gpu, gpus};
+use crate::domain::types::{Bytes, DeviceKind, Machine, RenderNodes, VulkanStatus};
 
 /// Load above this share of the logical processors means that others compute too: a fifth already shows in CPU runs.
 const BUSY_LOAD_SHARE: f64 = 0.2;
@@ -14,11 +15,15 @@ const LITTLE_RAM: Bytes = Bytes::gib(2);
 /// Free RAM that must remain beside a model that is loaded whole.
 const RAM_RESERVE: Bytes = Bytes::gib(1);
 
-/// The classic PCI window: a card without resizable BAR shows the host no more of its memory.
-const CLASSIC_BAR: Bytes = Bytes::mib(256);
-
 /// CPU governors and power plans that hold clocks back, in lower case.
-const SLOW_PLANS: &[&str] = &["powersave", "power saver", "conservative", "ondemand", "schedutil", "balanced"];
+const SLOW_PLANS: &[&str] = &[
+    "powersave",
+    "power saver",
+    "conservative",
+    "ondemand",
+    "schedutil",
+    "balanced",
+];
 
 /// Names of variables that hold something to be kept secret.
 const SECRET_WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD"];
@@ -59,16 +64,6 @@ impl Finding {
     }
 }
 
-/// Access to the GPU's device files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DriAccess {
-    /// At least one render node can be opened.
-    Usable,
-    /// There are render nodes; none may be opened.
-    Denied,
-}
-
 /// What the machine's readings do not hold. `None`: unknown, or asked about another machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
@@ -78,8 +73,6 @@ pub struct Facts {
     pub shader_cache_unwritable: Option<String>,
     /// The data folder, where it cannot be written.
     pub data_dir_unwritable: Option<String>,
-    /// Access to `/dev/dri/renderD*`.
-    pub dri: Option<DriAccess>,
     /// Bytes the model asked about needs.
     pub model_needs: Option<Bytes>,
 }
@@ -92,7 +85,8 @@ pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(memory(machine, facts.model_needs));
     found.extend(shader_cache(facts));
     found.extend(inherited(machine));
-    found.extend(vulkan(machine, facts.dri));
+    found.extend(permission(machine));
+    found.extend(vulkan(machine));
     found.extend(resizable_bar(machine));
     found.extend(data_dir(facts));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
@@ -166,7 +160,11 @@ fn memory(machine: &Machine, model_needs: Option<Bytes>) -> Option<Finding> {
 /// Case C41: without its cache every process compiles its shaders anew, and the arms are hurt unequally.
 fn shader_cache(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(value) = facts.shader_cache_disabled.as_deref().filter(|v| is_true(v)) {
+    if let Some(value) = facts
+        .shader_cache_disabled
+        .as_deref()
+        .filter(|v| is_true(v))
+    {
         found.push(Finding::new(
             Level::Warning,
             "shader-cache-disabled",
@@ -187,7 +185,10 @@ fn shader_cache(facts: &Facts) -> Vec<Finding> {
 
 /// Mesa's own reading of a switch.
 fn is_true(value: &str) -> bool {
-    matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "y" | "on")
+    matches!(
+        value.to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "y" | "on"
+    )
 }
 
 fn inherited(machine: &Machine) -> Option<Finding> {
@@ -202,38 +203,39 @@ fn inherited(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn vulkan(machine: &Machine, dri: Option<DriAccess>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if dri == Some(DriAccess::Denied) {
-        found.push(Finding::new(
+fn permission(machine: &Machine) -> Option<Finding> {
+    (machine.host.render_nodes == Some(RenderNodes::Denied)).then(|| {
+        Finding::new(
             Level::Problem,
             "dri-permission",
             "this user may not open the GPU: /dev/dri/renderD*",
             "add the user to the group render (`sudo usermod -aG render $USER`) and log in again",
-        ));
-    }
+        )
+    })
+}
+
+fn vulkan(machine: &Machine) -> Option<Finding> {
     match &machine.vulkan.status {
-        VulkanStatus::NoLoader { .. } => found.push(Finding::new(
+        VulkanStatus::NoLoader { .. } => Some(Finding::new(
             Level::Info,
             "no-vulkan",
             "no Vulkan on this machine: GPUs cannot be read or used through it",
             "install the GPU's driver (Debian: mesa-vulkan-drivers), or measure on the CPU or with CUDA",
         )),
-        VulkanStatus::NoDriver { .. } => found.push(Finding::new(
+        VulkanStatus::NoDriver { .. } => Some(Finding::new(
             Level::Info,
             "no-vulkan-driver",
             "Vulkan is installed, but no driver for it",
             "install the GPU's driver (Debian: mesa-vulkan-drivers)",
         )),
-        VulkanStatus::Ready { .. } if only_software(machine) => found.push(Finding::new(
+        VulkanStatus::Ready { .. } if only_software(machine) => Some(Finding::new(
             Level::Info,
             "software-gpu",
             "the only Vulkan device is a software renderer: it is never tuned",
             "measure on the CPU, or install the GPU's driver",
         )),
-        VulkanStatus::Ready { .. } => {}
+        VulkanStatus::Ready { .. } => None,
     }
-    found
 }
 
 fn only_software(machine: &Machine) -> bool {
@@ -242,31 +244,19 @@ fn only_software(machine: &Machine) -> bool {
 }
 
 fn resizable_bar(machine: &Machine) -> Vec<Finding> {
-    let mut names: Vec<&str> = machine
-        .vulkan
-        .entries
-        .iter()
-        .filter(|entry| has_classic_window(entry))
-        .map(|entry| entry.name.as_str())
-        .collect();
-    names.dedup();
-    names
-        .iter()
-        .map(|name| {
+    let off = |gpu: &Gpu| gpu.memory.as_ref().and_then(|m| m.resizable_bar) == Some(false);
+    gpus(machine)
+        .into_iter()
+        .filter(off)
+        .map(|gpu| {
             Finding::new(
                 Level::Info,
                 "resizable-bar",
-                format!("resizable BAR is off: the host sees at most 256 MiB of {name} at once"),
+                format!("resizable BAR is off: the host sees at most 256 MiB of {} at once", gpu.name),
                 "switch on Above 4G Decoding and Resizable BAR in the firmware, if it has them; loading gets faster",
             )
         })
         .collect()
-}
-
-/// A card whose only host-visible device memory is the classic window.
-fn has_classic_window(entry: &VulkanEntry) -> bool {
-    let visible = || entry.heaps.iter().filter(|heap| heap.device_local && heap.host_visible);
-    entry.kind == DeviceKind::Discrete && visible().next().is_some() && visible().all(|heap| heap.size <= CLASSIC_BAR)
 }
 
 fn data_dir(facts: &Facts) -> Option<Finding> {
@@ -283,7 +273,7 @@ fn data_dir(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::types::{Driver, Features, Heap, Host, Limits, VulkanReport};
+    use crate::domain::types::{Driver, Features, Heap, Host, Limits, VulkanEntry, VulkanReport};
 
     fn quiet_machine() -> Machine {
         Machine {
@@ -346,7 +336,10 @@ mod tests {
     }
 
     fn codes(machine: &Machine, facts: &Facts) -> Vec<String> {
-        findings(machine, facts).into_iter().map(|f| f.code).collect()
+        findings(machine, facts)
+            .into_iter()
+            .map(|f| f.code)
+            .collect()
     }
 
     fn with(change: impl FnOnce(&mut Machine)) -> Vec<String> {
@@ -364,18 +357,27 @@ mod tests {
     #[test]
     fn each_reading_has_its_finding() {
         assert_eq!(with(|m| m.host.on_battery = Some(true)), ["battery"]);
-        assert_eq!(with(|m| m.host.power_plan = Some("Balanced".to_owned())), ["power-plan"]);
+        assert_eq!(
+            with(|m| m.host.power_plan = Some("Balanced".to_owned())),
+            ["power-plan"]
+        );
         assert_eq!(with(|m| m.host.load_1min_centi = Some(241)), ["load"]);
         assert!(with(|m| m.host.load_1min_centi = Some(240)).is_empty());
         assert_eq!(with(|m| m.host.ram_available = Bytes::gib(1)), ["ram"]);
-        assert_eq!(with(|m| m.vulkan.entries[0].kind = DeviceKind::Software), ["software-gpu"]);
         assert_eq!(
-            with(|m| m.vulkan.status = VulkanStatus::NoLoader { detail: String::new() }),
+            with(|m| m.vulkan.entries[0].kind = DeviceKind::Software),
+            ["software-gpu"]
+        );
+        assert_eq!(
+            with(|m| m.vulkan.status = VulkanStatus::NoLoader {
+                detail: String::new()
+            }),
             ["no-vulkan"]
         );
         assert_eq!(
             with(|m| {
-                m.inherited_env.insert("GGML_VK_DISABLE_F16".to_owned(), "1".to_owned());
+                m.inherited_env
+                    .insert("GGML_VK_DISABLE_F16".to_owned(), "1".to_owned());
             }),
             ["inherited-env"]
         );
@@ -383,7 +385,10 @@ mod tests {
 
     #[test]
     fn a_classic_window_means_no_resizable_bar_and_no_window_means_unknown() {
-        assert_eq!(with(|m| m.vulkan.entries = vec![card(&[(8192, false), (256, true)])]), ["resizable-bar"]);
+        assert_eq!(
+            with(|m| m.vulkan.entries = vec![card(&[(8192, false), (256, true)])]),
+            ["resizable-bar"]
+        );
         assert!(with(|m| m.vulkan.entries = vec![card(&[(8192, false)])]).is_empty());
     }
 
@@ -393,14 +398,20 @@ mod tests {
             shader_cache_disabled: Some("true".to_owned()),
             shader_cache_unwritable: Some("/home/x/.cache/mesa_shader_cache".to_owned()),
             data_dir_unwritable: Some("/data".to_owned()),
-            dri: Some(DriAccess::Denied),
             model_needs: Some(Bytes::gib(12)),
         };
         let mut machine = quiet_machine();
         machine.vulkan.entries = vec![card(&[(8192, true)])];
+        machine.host.render_nodes = Some(RenderNodes::Denied);
         assert_eq!(
             codes(&machine, &facts),
-            ["dri-permission", "data-dir", "ram-model", "shader-cache-disabled", "shader-cache-unwritable"]
+            [
+                "dri-permission",
+                "data-dir",
+                "ram-model",
+                "shader-cache-disabled",
+                "shader-cache-unwritable"
+            ]
         );
     }
 

@@ -20,7 +20,8 @@ use crate::domain::compare::{Report, compare};
 pub fn run(args: &Compare, output: &Output) -> CliResult {
     let report = compare(&read(&args.base)?, &read(&args.cand)?);
     if report.metrics.is_empty() {
-        let mut error = CliError::failed("no test is in both files").hint("compare files of the same llama-bench tests (-p, -n, -d)");
+        let mut error = CliError::failed("no test is in both files")
+            .hint("compare files of the same llama-bench tests (-p, -n, -d)");
         for notice in &report.notices {
             error = error.cause(notice);
         }
@@ -42,7 +43,8 @@ pub fn run(args: &Compare, output: &Output) -> CliResult {
 
 fn read(path: &Path) -> CliResult<Parsed> {
     let shown = path.display();
-    let bytes = fs::read(path).map_err(|e| CliError::failed(format!("cannot read {shown}")).cause(e))?;
+    let bytes =
+        fs::read(path).map_err(|e| CliError::failed(format!("cannot read {shown}")).cause(e))?;
     let parsed = parse(&bytes);
     if parsed.records.is_empty() {
         let mut error = CliError::failed(format!("no llama-bench record in {shown}"))
@@ -59,7 +61,10 @@ fn read(path: &Path) -> CliResult<Parsed> {
 fn document(report: &Report) -> CliResult<Value> {
     let mut metrics = Map::new();
     for metric in &report.metrics {
-        metrics.insert(metric.test.to_string(), serde_json::to_value(&metric.comparison)?);
+        metrics.insert(
+            metric.test.to_string(),
+            serde_json::to_value(&metric.comparison)?,
+        );
     }
     Ok(json!({ "schema": 1, "metrics": metrics, "notices": report.notices }))
 }

@@ -14,7 +14,9 @@ pub fn run() -> CliResult {
         .get_subcommands()
         .map(|command| command.get_name().to_owned())
         .collect();
-    Err(CliError::usage("the desktop app is not built into this binary; name a command")
-        .cause(commands.join(", "))
-        .hint("`flux quickstart` does everything once, `flux help` explains each command"))
+    Err(
+        CliError::usage("the desktop app is not built into this binary; name a command")
+            .cause(commands.join(", "))
+            .hint("`flux quickstart` does everything once, `flux help` explains each command"),
+    )
 }

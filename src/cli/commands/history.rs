@@ -30,7 +30,9 @@ pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
 /// There is none of that number; the database cannot be read.
 pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
     let evidence = evidence(args.id, &place.look(output)?)?;
-    output.print_either(&document(&evidence), || session::show(&evidence, output.verbose, output.style))
+    output.print_either(&document(&evidence), || {
+        session::show(&evidence, output.verbose, output.style)
+    })
 }
 
 /// Exports a session.

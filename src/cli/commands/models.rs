@@ -35,7 +35,11 @@ const USUAL: &[&str] = &[
 /// A folder or file the user named cannot be read.
 pub fn list(args: &Models, place: &Place, output: &Output) -> CliResult {
     let ports = place.look(output)?;
-    let listings = if args.dirs.is_empty() { usual(&ports, output) } else { named(&args.dirs, &ports)? };
+    let listings = if args.dirs.is_empty() {
+        usual(&ports, output)
+    } else {
+        named(&args.dirs, &ports)?
+    };
     let document = json!({ "schema": 1, "models": listings });
     output.print_either(&document, || models::list(&listings, output.style))
 }
@@ -59,7 +63,9 @@ fn named(paths: &[PathBuf], ports: &Ports) -> CliResult<Vec<ModelListing>> {
 /// The usual folders that exist; one that cannot be read is a note, because nobody named it.
 fn usual(ports: &Ports, output: &Output) -> Vec<ModelListing> {
     let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
-    let below_home = home.iter().flat_map(|home| USUAL.iter().map(move |dir| home.join(dir)));
+    let below_home = home
+        .iter()
+        .flat_map(|home| USUAL.iter().map(move |dir| home.join(dir)));
     let mut dirs: Vec<PathBuf> = below_home.collect();
     dirs.push(models_dir(&ports.data_dir));
     dirs.push(PathBuf::from("."));
@@ -78,7 +84,14 @@ fn once_each(listings: Vec<ModelListing>) -> Vec<ModelListing> {
     let mut seen = BTreeSet::new();
     listings
         .into_iter()
-        .filter(|listing| seen.insert(listing.path.canonicalize().unwrap_or_else(|_| listing.path.clone())))
+        .filter(|listing| {
+            seen.insert(
+                listing
+                    .path
+                    .canonicalize()
+                    .unwrap_or_else(|_| listing.path.clone()),
+            )
+        })
         .collect()
 }
 
@@ -124,7 +137,8 @@ fn known_shape(shape: &str, ports: &Ports) -> CliResult {
     if shapes.iter().any(|known| known == shape) {
         return Ok(());
     }
-    Err(CliError::usage(format!("no such shape: {shape}")).hint(format!("the shapes are {}", shapes.join(", "))))
+    Err(CliError::usage(format!("no such shape: {shape}"))
+        .hint(format!("the shapes are {}", shapes.join(", "))))
 }
 
 /// Writes a synthetic model with progress.
@@ -132,7 +146,11 @@ fn known_shape(shape: &str, ports: &Ports) -> CliResult {
 /// # Errors
 /// As the job.
 pub fn synthesise(jobs: &mut Jobs, request: SynthRequest, output: &Output) -> CliResult<ModelInfo> {
-    output.step(&format!("writing {} with random weights: {}", request.shape, clean(&request.output.display().to_string())));
+    output.step(&format!(
+        "writing {} with random weights: {}",
+        request.shape,
+        clean(&request.output.display().to_string())
+    ));
     let result = jobs.run(Command::Synth(request), output)?;
     Ok(serde_json::from_value(result)?)
 }

@@ -36,7 +36,11 @@ pub fn run(args: Run, place: &Place, output: &Output) -> CliResult {
     }
     if args.explain || args.print || output.json {
         return output.print_either(&document(&plan), || {
-            if args.explain { explain::explanation(&plan, output.style) } else { explain::command(&plan) }
+            if args.explain {
+                explain::explanation(&plan, output.style)
+            } else {
+                explain::command(&plan)
+            }
         });
     }
     if std::io::stderr().is_terminal() {
@@ -65,7 +69,10 @@ fn start(plan: &RunPlan, output: &Output) -> CliResult {
     command.args(arguments);
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();
-        if REMOVED_PREFIXES.iter().any(|prefix| shown.starts_with(prefix)) {
+        if REMOVED_PREFIXES
+            .iter()
+            .any(|prefix| shown.starts_with(prefix))
+        {
             output.step(&format!("note: {shown} is set here and not passed on"));
             command.env_remove(&name);
         }
@@ -89,5 +96,11 @@ fn become_or_wait(mut command: Command, program: &str) -> CliResult {
     let status = command
         .status()
         .map_err(|e| CliError::failed(format!("cannot start {program}")).cause(e))?;
-    if status.success() { Ok(()) } else { Err(CliError::failed(format!("llama-server ended with {status}"))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(CliError::failed(format!(
+            "llama-server ended with {status}"
+        )))
+    }
 }

@@ -30,7 +30,8 @@ pub fn run(action: RuntimeAction, place: &Place, output: &Output) -> CliResult {
         RuntimeAction::Add { dir } => done("Added", &ports.runtimes.add(&dir)?, output),
         RuntimeAction::Remove { name } => done("Removed", &ports.runtimes.remove(&name)?, output),
         RuntimeAction::Install { backend } => {
-            let backend = backend.map_or_else(|| backend_for(&ports.probe.machine()), Backend::from);
+            let backend =
+                backend.map_or_else(|| backend_for(&ports.probe.machine()), Backend::from);
             let mut jobs = Jobs::start(ports)?;
             done("Installed", &install(&mut jobs, backend, output)?, output)
         }
@@ -58,7 +59,11 @@ fn done(what: &str, runtime: &Runtime, output: &Output) -> CliResult {
 /// The backend that uses this machine's GPU: Metal on Apple, Vulkan where a real device answers, CUDA where only
 /// NVIDIA's own driver does, else the CPU.
 pub fn backend_for(machine: &Machine) -> Backend {
-    let real_vulkan = machine.vulkan.entries.iter().any(|e| e.kind != DeviceKind::Software);
+    let real_vulkan = machine
+        .vulkan
+        .entries
+        .iter()
+        .any(|e| e.kind != DeviceKind::Software);
     let ready = matches!(machine.vulkan.status, VulkanStatus::Ready { .. });
     let nvidia_driver = machine
         .system_gpus

@@ -25,11 +25,17 @@ const RESUME_DEPTH: u32 = 1000;
 /// As the job; nothing to resume.
 pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
     let dry = args.dry_run;
-    let ports = if dry { place.look_as(&args.machine, output)? } else { place.measure(&args.machine, output)? };
+    let ports = if dry {
+        place.look_as(&args.machine, output)?
+    } else {
+        place.measure(&args.machine, output)?
+    };
     let request = request(args, &ports)?;
     if dry {
         let document = prepare::dry_run(&request, &ports)?;
-        return print(&document, output, |document| plan::dry_run(document, output.style));
+        return print(&document, output, |document| {
+            plan::dry_run(document, output.style)
+        });
     }
     let mut jobs = Jobs::start(ports)?;
     let model = request.model.clone();
@@ -55,7 +61,11 @@ fn print(
     output: &Output,
     text: impl FnOnce(&Value) -> Result<String, serde_json::Error>,
 ) -> CliResult {
-    if output.json { output.print_json(document) } else { output.print(&text(document)?) }
+    if output.json {
+        output.print_json(document)
+    } else {
+        output.print(&text(document)?)
+    }
 }
 
 fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
@@ -97,15 +107,23 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
 }
 
 /// The session to go on with: the one named, else the newest `tune` that did not end (of this model, where one is given).
-fn resumable(named: Option<i64>, model: Option<PathBuf>, ports: &Ports) -> CliResult<(PathBuf, i64)> {
+fn resumable(
+    named: Option<i64>,
+    model: Option<PathBuf>,
+    ports: &Ports,
+) -> CliResult<(PathBuf, i64)> {
     if let Some(id) = named {
         let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
         if session.begun.kind != SessionKind::Tune {
-            return Err(CliError::failed(format!("session {id} is no `flux tune` session")));
+            return Err(CliError::failed(format!(
+                "session {id} is no `flux tune` session"
+            )));
         }
         return Ok((model.unwrap_or(session.begun.model.path), id));
     }
-    let unfinished = |state: Option<SessionState>| !matches!(state, Some(SessionState::Done | SessionState::Failed));
+    let unfinished = |state: Option<SessionState>| {
+        !matches!(state, Some(SessionState::Done | SessionState::Failed))
+    };
     for line in ports.store.sessions(RESUME_DEPTH)? {
         if line.kind != SessionKind::Tune || !unfinished(line.state) {
             continue;
@@ -119,7 +137,8 @@ fn resumable(named: Option<i64>, model: Option<PathBuf>, ports: &Ports) -> CliRe
             _ => return Ok((model.unwrap_or(path), line.id)),
         }
     }
-    Err(CliError::failed("no unfinished session to go on with").hint("`flux history` lists every session"))
+    Err(CliError::failed("no unfinished session to go on with")
+        .hint("`flux history` lists every session"))
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

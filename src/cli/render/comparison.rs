@@ -41,7 +41,11 @@ pub fn effect(comparison: &Comparison) -> String {
 /// One metric: verdict sentence, reason, both arms, the test.
 pub fn metric(label: &str, comparison: &Comparison, style: Style) -> String {
     let verdict = capitalised(&comparison.verdict.to_string());
-    let mut text = format!("{}: {}\n", style.heading(&format!("{label}  {verdict}")), effect(comparison));
+    let mut text = format!(
+        "{}: {}\n",
+        style.heading(&format!("{label}  {verdict}")),
+        effect(comparison)
+    );
     let _ = writeln!(text, "  {}", clean(&comparison.reason));
     text.push_str(&arms(comparison));
     if let Some(line) = test_line(comparison) {
@@ -59,8 +63,17 @@ pub fn metrics(all: &[Metric], style: Style) -> String {
 }
 
 fn arms(comparison: &Comparison) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left), ("", Align::Right), ("", Align::Left)]);
-    for (name, arm) in [("baseline", &comparison.baseline), ("candidate", &comparison.candidate)] {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Left),
+    ]);
+    for (name, arm) in [
+        ("baseline", &comparison.baseline),
+        ("candidate", &comparison.candidate),
+    ] {
         table.row([
             name.to_owned(),
             rate(arm.mean, arm.cv_pct),
@@ -73,13 +86,22 @@ fn arms(comparison: &Comparison) -> String {
 }
 
 fn spread(arm: &ArmSummary) -> String {
-    arm.cv_pct.map_or_else(|| "no spread known".to_owned(), |cv| format!("CV {cv:.1} %"))
+    arm.cv_pct.map_or_else(
+        || "no spread known".to_owned(),
+        |cv| format!("CV {cv:.1} %"),
+    )
 }
 
 fn test_line(comparison: &Comparison) -> Option<String> {
     let (t, df, p) = (comparison.t?, comparison.df?, comparison.p?);
-    let p = if p < SMALLEST_P { format!("p < {SMALLEST_P}") } else { format!("p = {p:.4}") };
-    let effect = comparison.hedges_g.map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
+    let p = if p < SMALLEST_P {
+        format!("p < {SMALLEST_P}")
+    } else {
+        format!("p = {p:.4}")
+    };
+    let effect = comparison
+        .hedges_g
+        .map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
     Some(format!("Welch: t = {t:.2}, df = {df:.1}, {p}{effect}"))
 }
 
@@ -91,8 +113,18 @@ pub(crate) mod tests {
     /// The paper's graphics queue (section 4.1).
     pub(crate) fn graphics_queue() -> Comparison {
         Comparison {
-            baseline: ArmSummary { mean: 22.7, cv_pct: Some(0.32), n: 8, runs: vec![] },
-            candidate: ArmSummary { mean: 38.2041, cv_pct: Some(0.31), n: 8, runs: vec![] },
+            baseline: ArmSummary {
+                mean: 22.7,
+                cv_pct: Some(0.32),
+                n: 8,
+                runs: vec![],
+            },
+            candidate: ArmSummary {
+                mean: 38.2041,
+                cv_pct: Some(0.31),
+                n: 8,
+                runs: vec![],
+            },
             change_pct: 68.3,
             ci95_pct: Some([67.87, 68.79]),
             hedges_g: Some(150.1),
@@ -123,12 +155,23 @@ pub(crate) mod tests {
             ci95_pct: None,
             t: None,
             verdict: Verdict::Inconclusive,
-            baseline: ArmSummary { mean: 22.7, cv_pct: None, n: 1, runs: vec![] },
+            baseline: ArmSummary {
+                mean: 22.7,
+                cv_pct: None,
+                n: 1,
+                runs: vec![],
+            },
             ..graphics_queue()
         };
         let text = metric("tg128", &comparison, Style::PLAIN);
-        assert!(text.starts_with("tg128  Inconclusive: about +68 % (no interval), 1 + 8 runs\n"), "{text}");
-        assert!(text.contains("no spread known") && !text.contains("Welch"), "{text}");
+        assert!(
+            text.starts_with("tg128  Inconclusive: about +68 % (no interval), 1 + 8 runs\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("no spread known") && !text.contains("Welch"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -136,6 +179,9 @@ pub(crate) mod tests {
         assert!(metrics_of(&serde_json::json!({"metrics": {"tg128": 3}})).is_empty());
         assert!(metrics_of(&serde_json::json!(null)).is_empty());
         let document = serde_json::json!({"schema": 1, "metrics": {"tg128": graphics_queue()}});
-        assert_eq!(metrics_of(&document), [("tg128".to_owned(), graphics_queue())]);
+        assert_eq!(
+            metrics_of(&document),
+            [("tg128".to_owned(), graphics_queue())]
+        );
     }
 }

@@ -6,7 +6,8 @@ use crate::domain::types::{RunOutcome, Stage, TestSamples};
 use crate::ports::StoredRun;
 
 /// Columns, in order.
-const HEADER: &str = "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome";
+const HEADER: &str =
+    "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome";
 
 /// Every sample of a session's runs. A run without samples has one line with its outcome: nothing is left out.
 pub fn samples(session: i64, runs: &[StoredRun]) -> String {
@@ -14,9 +15,15 @@ pub fn samples(session: i64, runs: &[StoredRun]) -> String {
     for run in runs {
         let head = head(session, run);
         match &run.run.outcome {
-            RunOutcome::Valid { tests } => tests.iter().for_each(|test| valid(&mut text, &head, test)),
-            RunOutcome::StoppedEarly { test, .. } => without(&mut text, &head, &test.to_string(), "stopped-early"),
-            RunOutcome::Failed { failure, .. } => without(&mut text, &head, "", &failure_code(failure.class)),
+            RunOutcome::Valid { tests } => {
+                tests.iter().for_each(|test| valid(&mut text, &head, test))
+            }
+            RunOutcome::StoppedEarly { test, .. } => {
+                without(&mut text, &head, &test.to_string(), "stopped-early")
+            }
+            RunOutcome::Failed { failure, .. } => {
+                without(&mut text, &head, "", &failure_code(failure.class))
+            }
             RunOutcome::Cancelled => without(&mut text, &head, "", "cancelled"),
         }
     }
@@ -24,7 +31,10 @@ pub fn samples(session: i64, runs: &[StoredRun]) -> String {
 }
 
 fn head(session: i64, run: &StoredRun) -> String {
-    let side = run.planned.side.map_or_else(String::new, |side| format!("{side:?}"));
+    let side = run
+        .planned
+        .side
+        .map_or_else(String::new, |side| format!("{side:?}"));
     format!(
         "{session},{},{},{},{side},{}",
         run.id,
@@ -59,7 +69,8 @@ fn stage_code(stage: Stage) -> &'static str {
 
 fn failure_code(class: crate::domain::types::FailureClass) -> String {
     let code = serde_json::to_value(class).ok();
-    code.and_then(|c| c.as_str().map(str::to_owned)).unwrap_or_else(|| "failed".to_owned())
+    code.and_then(|c| c.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "failed".to_owned())
 }
 
 /// Quoted where the format needs it.

@@ -18,7 +18,12 @@ pub fn findings(findings: &[Finding], style: Style) -> String {
             Level::Warning => "warning",
             Level::Problem => "problem",
         };
-        let _ = writeln!(text, "{} {}", style.heading(&format!("{word}:")), clean(&finding.title));
+        let _ = writeln!(
+            text,
+            "{} {}",
+            style.heading(&format!("{word}:")),
+            clean(&finding.title)
+        );
         let _ = writeln!(text, "  {}", clean(&capitalised(&finding.advice)));
     }
     text

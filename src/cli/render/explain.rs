@@ -58,7 +58,12 @@ pub fn explanation(plan: &RunPlan, style: Style) -> String {
     for entry in &plan.explanation {
         text.push_str(&setting(entry, style));
     }
-    let _ = write!(text, "\n{}\n  {}\n", style.heading("Command"), command(plan));
+    let _ = write!(
+        text,
+        "\n{}\n  {}\n",
+        style.heading("Command"),
+        command(plan)
+    );
     text
 }
 
@@ -82,7 +87,13 @@ mod tests {
 
     fn plan() -> RunPlan {
         RunPlan {
-            argv: ["/opt/llama cpp/llama-server", "-m", "it's a \"model\" & 100% (v1) #2.gguf"].map(str::to_owned).to_vec(),
+            argv: [
+                "/opt/llama cpp/llama-server",
+                "-m",
+                "it's a \"model\" & 100% (v1) #2.gguf",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             env: BTreeMap::from([("GGML_VK_ALLOW_GRAPHICS_QUEUE".to_owned(), "1".to_owned())]),
             profile: Some(Profile {
                 id: 4,
@@ -124,7 +135,12 @@ mod tests {
     #[test]
     fn every_setting_cites_its_run_and_its_confirmation() {
         let text = explanation(&plan(), Style::PLAIN);
-        assert!(text.starts_with("Profile 4: generation goal, confirmed in session 5, 1970-01-01 00:00 UTC\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "Profile 4: generation goal, confirmed in session 5, 1970-01-01 00:00 UTC\n"
+            ),
+            "{text}"
+        );
         assert!(
             text.contains("graphics-queue=on\n  one queue\n  Screened by run 17: tg128 38.20 tok/s, stock 22.81\n  Confirmed: +68.3 %"),
             "{text}"
@@ -133,7 +149,14 @@ mod tests {
 
     #[test]
     fn stock_says_that_nothing_was_tuned() {
-        let text = explanation(&RunPlan { profile: None, explanation: vec![], ..plan() }, Style::PLAIN);
+        let text = explanation(
+            &RunPlan {
+                profile: None,
+                explanation: vec![],
+                ..plan()
+            },
+            Style::PLAIN,
+        );
         assert!(text.contains("stock settings"), "{text}");
     }
 }

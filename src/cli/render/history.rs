@@ -33,7 +33,9 @@ pub fn list(sessions: &[SessionLine], style: Style) -> String {
             session.goal.to_string(),
             session.runs.to_string(),
             state(session.state).to_owned(),
-            session.verdict.map_or_else(String::new, |v: Verdict| v.to_string()),
+            session
+                .verdict
+                .map_or_else(String::new, |v: Verdict| v.to_string()),
         ]);
     }
     table.render(0, style)
@@ -45,7 +47,11 @@ pub fn kind(kind: SessionKind, simulated: bool) -> String {
         SessionKind::Tune => "tune",
         SessionKind::Ab => "ab",
     };
-    if simulated { format!("{name} (simulated)") } else { name.to_owned() }
+    if simulated {
+        format!("{name} (simulated)")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// How it ended, or that it did not.

@@ -9,6 +9,7 @@ pub mod models;
 pub mod plan;
 pub mod runtimes;
 pub mod scan;
+mod scan_gpu;
 pub mod session;
 pub mod table;
 pub mod tune;

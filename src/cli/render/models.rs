@@ -18,8 +18,18 @@ const MIX_SHOWN: usize = 2;
 pub fn needs(model: &ModelInfo) -> (Bytes, bool) {
     match model.kv_bytes_per_token_f16 {
         Some(per_token) => {
-            let context = model.context_length.map_or(CONTEXT, |longest| longest.min(CONTEXT));
-            (Bytes(model.tensor_bytes.0.saturating_add(per_token.0.saturating_mul(context))), true)
+            let context = model
+                .context_length
+                .map_or(CONTEXT, |longest| longest.min(CONTEXT));
+            (
+                Bytes(
+                    model
+                        .tensor_bytes
+                        .0
+                        .saturating_add(per_token.0.saturating_mul(context)),
+                ),
+                true,
+            )
         }
         None => (model.tensor_bytes, false),
     }
@@ -36,11 +46,22 @@ pub fn list(listings: &[ModelListing], style: Style) -> String {
     }
     let broken: Vec<&ModelListing> = listings.iter().filter(|l| l.problem.is_some()).collect();
     if !broken.is_empty() {
-        let _ = writeln!(text, "\n{}", style.heading(&format!("{} cannot be used", count(broken.len() as u64, "file"))));
+        let _ = writeln!(
+            text,
+            "\n{}",
+            style.heading(&format!(
+                "{} cannot be used",
+                count(broken.len() as u64, "file")
+            ))
+        );
     }
     for listing in broken {
         let problem = clean(listing.problem.as_deref().unwrap_or_default());
-        let _ = writeln!(text, "  {problem}: {}", clean(&listing.path.display().to_string()));
+        let _ = writeln!(
+            text,
+            "  {problem}: {}",
+            clean(&listing.path.display().to_string())
+        );
     }
     for model in models {
         for notice in &model.notices {
@@ -93,7 +114,11 @@ fn mix(model: &ModelInfo) -> String {
         .take(MIX_SHOWN)
         .map(|(name, bytes)| format!("{} {:.0} %", clean(name), share(*bytes)))
         .collect();
-    let more = if model.quant_mix.len() > MIX_SHOWN { ", …" } else { "" };
+    let more = if model.quant_mix.len() > MIX_SHOWN {
+        ", …"
+    } else {
+        ""
+    };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -134,7 +159,10 @@ mod tests {
             layers: Some(36),
             context_length: Some(40960),
             experts: 0,
-            quant_mix: vec![("Q4_K".to_owned(), Bytes::mib(1536)), ("Q6_K".to_owned(), Bytes::mib(512))],
+            quant_mix: vec![
+                ("Q4_K".to_owned(), Bytes::mib(1536)),
+                ("Q6_K".to_owned(), Bytes::mib(512)),
+            ],
             tokenizer: true,
             // 36 layers × 8 heads × 128 × 2 (K and V) × 2 bytes.
             kv_bytes_per_token_f16: Some(Bytes(147_456)),
@@ -146,16 +174,26 @@ mod tests {
     fn a_model_needs_its_weights_and_its_cache() {
         // 2 GiB + 147,456 × 4,096 B = 2 GiB + 576 MiB.
         assert_eq!(needs(&model()), (Bytes::mib(2048 + 576), true));
-        let short = ModelInfo { context_length: Some(2048), ..model() };
+        let short = ModelInfo {
+            context_length: Some(2048),
+            ..model()
+        };
         assert_eq!(needs(&short), (Bytes::mib(2048 + 288), true));
-        let unknown = ModelInfo { kv_bytes_per_token_f16: None, ..model() };
+        let unknown = ModelInfo {
+            kv_bytes_per_token_f16: None,
+            ..model()
+        };
         assert_eq!(needs(&unknown), (Bytes::gib(2), false));
     }
 
     #[test]
     fn good_files_are_a_table_and_broken_ones_say_what_is_wrong() {
         let listings = [
-            ModelListing { path: model().path, model: Some(model()), problem: None },
+            ModelListing {
+                path: model().path,
+                model: Some(model()),
+                problem: None,
+            },
             ModelListing {
                 path: PathBuf::from("/m/b\u{1b}[31m.gguf"),
                 model: None,

@@ -50,15 +50,25 @@ struct Candidate {
 pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Error> {
     let document = Document::deserialize(document)?;
     let mut text = format!("{}\n", style.heading(&title(&document)));
-    let mut table = Table::new(&[("Candidate", Align::Left), ("Environment and arguments", Align::Left)]);
+    let mut table = Table::new(&[
+        ("Candidate", Align::Left),
+        ("Environment and arguments", Align::Left),
+    ]);
     for candidate in &document.candidates {
-        table.row([settings_words(&candidate.settings), launch(&candidate.launch)]);
+        table.row([
+            settings_words(&candidate.settings),
+            launch(&candidate.launch),
+        ]);
     }
     if !table.is_empty() {
         text.push_str(&table.render(2, style));
     }
     text.push_str(&dimensions("Tried", &document.dimensions.offered, style));
-    text.push_str(&dimensions("Not offered", &document.dimensions.refused, style));
+    text.push_str(&dimensions(
+        "Not offered",
+        &document.dimensions.refused,
+        style,
+    ));
     Ok(text)
 }
 
@@ -75,7 +85,11 @@ fn title(document: &Document) -> String {
 }
 
 fn launch(launch: &Launch) -> String {
-    let mut words: Vec<String> = launch.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut words: Vec<String> = launch
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     words.extend(launch.args.iter().cloned());
     clean(&shell_words::join(&words))
 }
@@ -90,7 +104,12 @@ fn dimensions(title: &str, dimensions: &[Dimension], style: Style) -> String {
         table.row([clean(&dimension.id), clean(why.unwrap_or_default())]);
     }
     let mut text = String::new();
-    let _ = write!(text, "\n{}\n{}", style.heading(title), table.render(2, style));
+    let _ = write!(
+        text,
+        "\n{}\n{}",
+        style.heading(title),
+        table.render(2, style)
+    );
     text
 }
 

@@ -36,7 +36,12 @@ pub fn list(runtimes: &[Runtime], style: Style) -> String {
 
 /// One build in one line: `b11149 (vulkan, cpu)`.
 pub fn one(runtime: &Runtime) -> String {
-    format!("{}, build {}, {}", clean(&runtime.name), build(runtime), backends(runtime))
+    format!(
+        "{}, build {}, {}",
+        clean(&runtime.name),
+        build(runtime),
+        backends(runtime)
+    )
 }
 
 /// A build from a source archive reports 0: unknown, and said so.
@@ -49,12 +54,21 @@ fn build(runtime: &Runtime) -> String {
 }
 
 fn backends(runtime: &Runtime) -> String {
-    runtime.backends.iter().map(|b| b.name()).collect::<Vec<_>>().join(", ")
+    runtime
+        .backends
+        .iter()
+        .map(|b| b.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn devices(runtime: &Runtime) -> String {
     let ids: Vec<String> = runtime.devices.iter().map(|d| clean(&d.id)).collect();
-    if ids.is_empty() { "CPU only".to_owned() } else { ids.join(", ") }
+    if ids.is_empty() {
+        "CPU only".to_owned()
+    } else {
+        ids.join(", ")
+    }
 }
 
 const fn origin(origin: RuntimeOrigin) -> &'static str {

@@ -49,10 +49,21 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
 
 fn head(session: &Session, style: Style) -> String {
     let begun = &session.begun;
-    let title = format!("Session {}: {}", session.id, kind(begun.kind, begun.simulated));
+    let title = format!(
+        "Session {}: {}",
+        session.id,
+        kind(begun.kind, begun.simulated)
+    );
     let rows = [
         ("Began", moment(begun.started_at)),
-        ("Model", format!("{} ({})", clean(&begun.model.name), clean(&begun.model.path.display().to_string()))),
+        (
+            "Model",
+            format!(
+                "{} ({})",
+                clean(&begun.model.name),
+                clean(&begun.model.path.display().to_string())
+            ),
+        ),
         ("Runtime", super::runtimes::one(&begun.runtime)),
         ("Goal", begun.goal.to_string()),
         ("Fingerprint", begun.fingerprint.hash.clone()),
@@ -62,7 +73,10 @@ fn head(session: &Session, style: Style) -> String {
 }
 
 fn run(run: &StoredRun) -> String {
-    let side = run.planned.side.map_or_else(String::new, |side| format!(", arm {side:?}"));
+    let side = run
+        .planned
+        .side
+        .map_or_else(String::new, |side| format!(", arm {side:?}"));
     let mut text = format!(
         "  {:>3}. run {}, {}{side}: {} [{}]\n",
         run.seq + 1,
@@ -83,7 +97,10 @@ fn run(run: &StoredRun) -> String {
             limit_secs,
         } => {
             let (took, limit) = (span(*repetition_secs), span(*limit_secs));
-            let _ = writeln!(text, "       stopped early: a repetition of {test} took {took}, more than {limit}");
+            let _ = writeln!(
+                text,
+                "       stopped early: a repetition of {test} took {took}, more than {limit}"
+            );
         }
         RunOutcome::Failed { failure, .. } => {
             let _ = writeln!(text, "       failed: {}", clean(&failure.to_string()));
@@ -97,7 +114,12 @@ fn run(run: &StoredRun) -> String {
 /// `tg128  38.2 tok/s  (38.21 38.19 38.20)`: every repetition, none left out.
 fn samples(test: &TestSamples) -> String {
     let all: Vec<String> = test.rates().iter().map(|r| format!("{r:.2}")).collect();
-    format!("{}  {} tok/s  ({})", test.test, rate(test.mean_rate(), None), all.join(" "))
+    format!(
+        "{}  {} tok/s  ({})",
+        test.test,
+        rate(test.mean_rate(), None),
+        all.join(" ")
+    )
 }
 
 fn raw_output(run: &StoredRun) -> String {
@@ -123,7 +145,12 @@ fn raw_output(run: &StoredRun) -> String {
 fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
     let mut text = String::new();
     for verdict in verdicts {
-        let title = format!("Verdict {} on {}: {}", verdict.id, settings_words(&verdict.settings), verdict.verdict);
+        let title = format!(
+            "Verdict {} on {}: {}",
+            verdict.id,
+            settings_words(&verdict.settings),
+            verdict.verdict
+        );
         let _ = writeln!(text, "\n{}", style.heading(&title));
         let metrics = comparison::metrics_of(&verdict.detail);
         text.push_str(&comparison::metrics(&metrics, Style::PLAIN));
@@ -141,14 +168,22 @@ fn end(evidence: &Evidence, style: Style) -> String {
             let _ = write!(text, ", {verdict}");
         }
         if end.state == SessionState::Failed
-            && let Some(headline) = end.result.get("headline").and_then(serde_json::Value::as_str)
+            && let Some(headline) = end
+                .result
+                .get("headline")
+                .and_then(serde_json::Value::as_str)
         {
             let _ = write!(text, ": {}", clean(headline));
         }
     }
     text.push('\n');
     for profile in &evidence.profiles {
-        let _ = writeln!(text, "Profile {}: {}", profile.id, settings_words(&profile.settings));
+        let _ = writeln!(
+            text,
+            "Profile {}: {}",
+            profile.id,
+            settings_words(&profile.settings)
+        );
     }
     text
 }
@@ -166,7 +201,9 @@ pub(crate) mod tests {
         Machine {
             schema: 1,
             vulkan: VulkanReport {
-                status: VulkanStatus::NoLoader { detail: String::new() },
+                status: VulkanStatus::NoLoader {
+                    detail: String::new(),
+                },
                 entries: vec![],
             },
             system_gpus: vec![],
@@ -199,7 +236,13 @@ pub(crate) mod tests {
         }
     }
 
-    fn stored(id: i64, seq: u32, stage: Stage, side: Option<Side>, outcome: RunOutcome) -> StoredRun {
+    fn stored(
+        id: i64,
+        seq: u32,
+        stage: Stage,
+        side: Option<Side>,
+        outcome: RunOutcome,
+    ) -> StoredRun {
         StoredRun {
             id,
             seq,
@@ -242,7 +285,10 @@ pub(crate) mod tests {
                 begun: NewSession {
                     kind: SessionKind::Tune,
                     started_at: Timestamp(0),
-                    fingerprint: Fingerprint { hash: "ab".repeat(32), fields: vec![] },
+                    fingerprint: Fingerprint {
+                        hash: "ab".repeat(32),
+                        fields: vec![],
+                    },
                     machine: machine(),
                     runtime: cpu_build(),
                     model: model(),
@@ -259,8 +305,23 @@ pub(crate) mod tests {
                 }),
             },
             runs: vec![
-                stored(31, 0, Stage::Confirmation, Some(Side::B), RunOutcome::Valid { tests }),
-                stored(32, 1, Stage::Screening, None, RunOutcome::Failed { failure, salvaged: vec![] }),
+                stored(
+                    31,
+                    0,
+                    Stage::Confirmation,
+                    Some(Side::B),
+                    RunOutcome::Valid { tests },
+                ),
+                stored(
+                    32,
+                    1,
+                    Stage::Screening,
+                    None,
+                    RunOutcome::Failed {
+                        failure,
+                        salvaged: vec![],
+                    },
+                ),
             ],
             verdicts: vec![StoredVerdict {
                 id: 2,
@@ -291,13 +352,19 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is missing from\n{text}");
         }
-        assert!(!text.contains("stderr |") && !text.contains('\u{1b}'), "{text}");
+        assert!(
+            !text.contains("stderr |") && !text.contains('\u{1b}'),
+            "{text}"
+        );
     }
 
     #[test]
     fn raw_output_is_shown_harmlessly_on_request() {
         let text = show(&evidence(), true, Style::PLAIN);
-        assert!(text.contains("       stderr | loading\\u{1b}[31m\n       stderr | ready\n"), "{text}");
+        assert!(
+            text.contains("       stderr | loading\\u{1b}[31m\n       stderr | ready\n"),
+            "{text}"
+        );
         assert!(text.contains("exit status 0"), "{text}");
     }
 }

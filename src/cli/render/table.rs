@@ -46,7 +46,11 @@ impl Table {
         let widths = self.widths();
         let mut text = String::new();
         if self.columns.iter().any(|(title, _)| !title.is_empty()) {
-            let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+            let titles: Vec<String> = self
+                .columns
+                .iter()
+                .map(|(title, _)| (*title).to_owned())
+                .collect();
             let line = self.line(&titles, &widths);
             text.push_str(&format!("{:indent$}{}\n", "", style.heading(&line)));
         }
@@ -57,12 +61,18 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let cell_width = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |c| c.chars().count());
+        let cell_width =
+            |row: &Vec<String>, at: usize| row.get(at).map_or(0, |c| c.chars().count());
         self.columns
             .iter()
             .enumerate()
             .map(|(at, (title, _))| {
-                let widest = self.rows.iter().map(|row| cell_width(row, at)).max().unwrap_or(0);
+                let widest = self
+                    .rows
+                    .iter()
+                    .map(|row| cell_width(row, at))
+                    .max()
+                    .unwrap_or(0);
                 widest.max(title.chars().count())
             })
             .collect()
@@ -113,7 +123,10 @@ mod tests {
     #[test]
     fn a_table_without_titles_has_no_heading_line() {
         assert_eq!(
-            pairs(&[("CPU", "i7".to_owned()), ("Memory", "16 GiB".to_owned())], 0),
+            pairs(
+                &[("CPU", "i7".to_owned()), ("Memory", "16 GiB".to_owned())],
+                0
+            ),
             "CPU     i7\nMemory  16 GiB\n"
         );
     }

@@ -89,12 +89,18 @@ fn primary<'a>(document: &Document, metrics: &'a [Metric]) -> Option<&'a Metric>
         Some("request") => label.starts_with("request"),
         _ => true,
     };
-    metrics.iter().find(|(label, _)| wanted(label)).or_else(|| metrics.first())
+    metrics
+        .iter()
+        .find(|(label, _)| wanted(label))
+        .or_else(|| metrics.first())
 }
 
 /// What was confirmed: the profile's settings, else those the confirmation names.
 fn subject(document: &Document) -> String {
-    let confirmed = document.confirmation.get("settings").and_then(|s| Settings::deserialize(s).ok());
+    let confirmed = document
+        .confirmation
+        .get("settings")
+        .and_then(|s| Settings::deserialize(s).ok());
     match (&document.profile, confirmed) {
         (Some(profile), _) => settings_words(&profile.settings),
         (None, Some(settings)) => settings_words(&settings),
@@ -108,11 +114,17 @@ fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
             let sentence = format!("{}: {}", subject(document), comparison::effect(comparison));
             format!("{}\n", style.heading(&sentence))
         }
-        None => format!("{}\n", style.heading("Nothing beat stock in screening: stock stays")),
+        None => format!(
+            "{}\n",
+            style.heading("Nothing beat stock in screening: stock stays")
+        ),
     };
     let word = document.verdict.map(|v| capitalised(&v.to_string()));
     let reason = document.reason.as_deref().map(clean);
-    let saved = document.profile.as_ref().map(|p| format!("saved as profile {}", p.id));
+    let saved = document
+        .profile
+        .as_ref()
+        .map(|p| format!("saved as profile {}", p.id));
     let saved = saved.unwrap_or_else(|| "no profile saved".to_owned());
     let parts: Vec<String> = [word, reason, Some(saved)].into_iter().flatten().collect();
     let _ = writeln!(text, "{}", parts.join(" · "));
@@ -133,7 +145,11 @@ fn baseline(document: &Document, style: Style) -> String {
     let Some(fields) = document.baseline.as_object() else {
         return String::new();
     };
-    let rates = fields.get("metrics").and_then(Value::as_object).cloned().unwrap_or_default();
+    let rates = fields
+        .get("metrics")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     let shown: Vec<String> = rates
         .iter()
         .filter_map(|(label, value)| Some(format!("{} {} tok/s", clean(label), rate_of(value)?)))
@@ -141,8 +157,18 @@ fn baseline(document: &Document, style: Style) -> String {
     if shown.is_empty() {
         return String::new();
     }
-    let settings = fields.get("settings").and_then(|s| Settings::deserialize(s).ok()).unwrap_or_default();
-    format!("{}: {}\n", style.heading(&format!("Baseline ({})", settings_words(&settings).to_lowercase())), shown.join(", "))
+    let settings = fields
+        .get("settings")
+        .and_then(|s| Settings::deserialize(s).ok())
+        .unwrap_or_default();
+    format!(
+        "{}: {}\n",
+        style.heading(&format!(
+            "Baseline ({})",
+            settings_words(&settings).to_lowercase()
+        )),
+        shown.join(", ")
+    )
 }
 
 /// A rate given as a number, or as a summary with its mean and spread.
@@ -176,17 +202,26 @@ fn candidates(document: &Document, context: Context) -> String {
         table.row([
             candidate.id.to_string(),
             settings_words(&candidate.settings),
-            candidate.change_pct.map_or_else(String::new, |pct| change(pct, 1)),
+            candidate
+                .change_pct
+                .map_or_else(String::new, |pct| change(pct, 1)),
             rates(candidate, &labels),
             became(candidate),
         ]);
     }
     let title = format!("Screened, best first ({})", labels.join(" / "));
-    format!("{}\n{}", context.style.heading(&clean(&title)), table.render(2, context.style))
+    format!(
+        "{}\n{}",
+        context.style.heading(&clean(&title)),
+        table.render(2, context.style)
+    )
 }
 
 fn labels(candidates: &[&Candidate]) -> Vec<String> {
-    let mut labels: Vec<String> = candidates.iter().flat_map(|c| c.metrics.keys().cloned()).collect();
+    let mut labels: Vec<String> = candidates
+        .iter()
+        .flat_map(|c| c.metrics.keys().cloned())
+        .collect();
     labels.sort_unstable();
     labels.dedup();
     labels
@@ -195,7 +230,13 @@ fn labels(candidates: &[&Candidate]) -> Vec<String> {
 fn rates(candidate: &Candidate, labels: &[String]) -> String {
     let shown: Vec<String> = labels
         .iter()
-        .map(|label| candidate.metrics.get(label).and_then(rate_of).unwrap_or_else(|| "–".to_owned()))
+        .map(|label| {
+            candidate
+                .metrics
+                .get(label)
+                .and_then(rate_of)
+                .unwrap_or_else(|| "–".to_owned())
+        })
         .collect();
     shown.join(" / ")
 }
@@ -229,7 +270,10 @@ fn overhead(overhead: &Value, style: Style) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let rows: Vec<(&str, String)> = rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let rows: Vec<(&str, String)> = rows
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.clone()))
+        .collect();
     format!("{}\n{}", style.heading("What it cost"), pairs(&rows, 2))
 }
 
@@ -240,10 +284,18 @@ fn words(key: &str) -> String {
 fn next(document: &Document, context: Context) -> String {
     let mut text = String::new();
     if let Some(profile) = &document.profile {
-        let mut shown: Vec<String> = profile.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut shown: Vec<String> = profile
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         shown.extend(profile.args.iter().cloned());
         if !shown.is_empty() {
-            let _ = writeln!(text, "Settings for llama.cpp: {}", clean(&shell_words::join(&shown)));
+            let _ = writeln!(
+                text,
+                "Settings for llama.cpp: {}",
+                clean(&shell_words::join(&shown))
+            );
         }
         let command = shell_words::join(["flux", "run", "-m", context.model]);
         let _ = writeln!(text, "Next: {}", clean(&command));
@@ -286,14 +338,21 @@ mod tests {
     fn the_first_line_is_the_verdict_sentence() {
         let text = result(&winner(), CONTEXT).unwrap();
         let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("Graphics queue on: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"));
+        assert_eq!(
+            lines.next(),
+            Some("Graphics queue on: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs")
+        );
         assert_eq!(lines.next(), Some("Improved · saved as profile 4"));
     }
 
     #[test]
     fn rejected_candidates_keep_their_place_and_their_reason() {
         let text = result(&winner(), CONTEXT).unwrap();
-        let table: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("Screened")).take(5).collect();
+        let table: Vec<&str> = text
+            .lines()
+            .skip_while(|l| !l.starts_with("Screened"))
+            .take(5)
+            .collect();
         assert_eq!(
             table,
             [
@@ -309,10 +368,22 @@ mod tests {
     #[test]
     fn baseline_cost_and_next_step_are_said() {
         let text = result(&winner(), CONTEXT).unwrap();
-        assert!(text.contains("Baseline (stock): tg128 22.70 tok/s, pp512 187 tok/s\n"), "{text}");
-        assert!(text.contains("  Wall       21 min\n  Flux       0.21 %\n  Processes  34\n"), "{text}");
-        assert!(text.contains("GGML_VK_ALLOW_GRAPHICS_QUEUE=1 --ubatch-size 512\n"), "{text}");
-        assert!(text.contains("Next: flux run -m 'my model.gguf'\n"), "{text}");
+        assert!(
+            text.contains("Baseline (stock): tg128 22.70 tok/s, pp512 187 tok/s\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  Wall       21 min\n  Flux       0.21 %\n  Processes  34\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("GGML_VK_ALLOW_GRAPHICS_QUEUE=1 --ubatch-size 512\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("Next: flux run -m 'my model.gguf'\n"),
+            "{text}"
+        );
         assert!(text.contains("Every sample: flux show 5\n"), "{text}");
     }
 
@@ -333,7 +404,17 @@ mod tests {
     fn a_name_with_an_escape_cannot_reach_the_terminal() {
         let mut document = winner();
         document["candidates"][0]["reason"] = json!("\u{1b}]0;pwned\u{7}");
-        let text = result(&document, Context { model: "\u{1b}[2J.gguf", ..CONTEXT }).unwrap();
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
+        let text = result(
+            &document,
+            Context {
+                model: "\u{1b}[2J.gguf",
+                ..CONTEXT
+            },
+        )
+        .unwrap();
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{7}'),
+            "{text}"
+        );
     }
 }
