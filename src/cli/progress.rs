@@ -268,7 +268,7 @@ impl Progress {
         match self.mode {
             Mode::Live => self.live(event),
             Mode::Plain => self.plain(event),
-            Mode::Quiet => self.warning_only(event),
+            Mode::Quiet => Self::warning_only(event),
         }
     }
 
@@ -316,7 +316,7 @@ impl Progress {
         }
     }
 
-    fn warning_only(&self, event: &EventKind) {
+    fn warning_only(event: &EventKind) {
         if let EventKind::Notice(notice) = event
             && notice.level == crate::ports::NoticeLevel::Warning
         {
