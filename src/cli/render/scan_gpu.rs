@@ -12,16 +12,17 @@ use super::table::{Align, Table, pairs};
 /// Everything about one GPU.
 pub fn gpu(number: u32, gpu: &Gpu, style: Style) -> String {
     let title = format!("GPU {number}: {}", clean(&gpu.name));
-    let mut text = format!("{}\n{}", style.heading(&title), identity(gpu));
+    let mut rows = identity(gpu);
+    rows.extend(gpu.preferred.iter().flat_map(vulkan_rows));
+    let mut text = format!("{}\n{}", style.heading(&title), pairs(&rows, 2));
     if let Some(entry) = &gpu.preferred {
-        text.push_str(&pairs(&vulkan_rows(entry), 2));
         text.push_str(&heaps(&entry.heaps, style));
         text.push_str(&queues(&entry.queue_families, style));
     }
     text
 }
 
-fn identity(gpu: &Gpu) -> String {
+fn identity(gpu: &Gpu) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("Kind", kind(gpu)),
         ("PCI", pci(gpu)),
@@ -49,7 +50,7 @@ fn identity(gpu: &Gpu) -> String {
     if let Some(note) = &gpu.architecture.note {
         rows.push(("Note", clean(note)));
     }
-    pairs(&rows, 2)
+    rows
 }
 
 fn kind(gpu: &Gpu) -> String {
