@@ -1,6 +1,6 @@
 //! How a command fails: one clear sentence, the causes beneath, what to do next, and the exit status.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io;
 
 use crate::engine::message::JobError;
@@ -54,7 +54,7 @@ impl CliError {
 
     /// The same error with one more cause.
     #[must_use]
-    pub fn cause(mut self, cause: impl ToString) -> Self {
+    pub fn cause(mut self, cause: impl Display) -> Self {
         if let Self::Failed(failure) | Self::Usage(failure) = &mut self {
             failure.causes.push(cause.to_string());
         }

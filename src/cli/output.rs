@@ -63,36 +63,6 @@ impl Output {
         }
     }
 
-    /// Prints a result on stdout.
-    ///
-    /// # Errors
-    /// stdout cannot be written; a closed pipe (`| head -1`) is none.
-    pub fn print(&self, text: &str) -> CliResult {
-        let mut stdout = io::stdout().lock();
-        let result = stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| {
-                if text.ends_with('\n') {
-                    Ok(())
-                } else {
-                    stdout.write_all(b"\n")
-                }
-            })
-            .and_then(|()| stdout.flush());
-        match result {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Prints a result as the one JSON document.
-    ///
-    /// # Errors
-    /// As `print`; the value cannot be serialised.
-    pub fn print_json(&self, document: &impl Serialize) -> CliResult {
-        self.print(&serde_json::to_string_pretty(document)?)
-    }
-
     /// Prints the document with `--json`, else its text.
     ///
     /// # Errors
@@ -103,15 +73,10 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> CliResult {
         if self.json {
-            self.print_json(document)
+            print_json(document)
         } else {
-            self.print(&text())
+            print(&text())
         }
-    }
-
-    /// Says something on stderr.
-    pub fn say(&self, text: &str) {
-        say(text);
     }
 
     /// Says a step of a longer job on stderr, unless quiet.
@@ -127,6 +92,31 @@ impl Output {
             say(&notice_line(notice));
         }
     }
+}
+
+/// Prints a result on stdout.
+///
+/// # Errors
+/// stdout cannot be written; a closed pipe (`| head -1`) is none.
+pub fn print(text: &str) -> CliResult {
+    let mut stdout = io::stdout().lock();
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let result = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(end))
+        .and_then(|()| stdout.flush());
+    match result {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a result as the one JSON document.
+///
+/// # Errors
+/// As `print`; the value cannot be serialised.
+pub fn print_json(document: &impl Serialize) -> CliResult {
+    print(&serde_json::to_string_pretty(document)?)
 }
 
 /// `warning: …` or `note: …`.

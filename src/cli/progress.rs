@@ -271,7 +271,7 @@ impl Progress {
         match self.mode {
             Mode::Live => self.live(event),
             Mode::Plain => self.plain(event),
-            Mode::Quiet => self.warning_only(event),
+            Mode::Quiet => Self::warning_only(event),
         }
     }
 
@@ -319,7 +319,7 @@ impl Progress {
         }
     }
 
-    fn warning_only(&self, event: &EventKind) {
+    fn warning_only(event: &EventKind) {
         if let EventKind::Notice(notice) = event
             && notice.level == crate::ports::NoticeLevel::Warning
         {
@@ -476,7 +476,7 @@ mod tests {
             settings: Settings::stock().with("graphics-queue", "on"),
             processes: 8,
             repetitions: 3,
-            smallest_effect_pct: 0.94,
+            smallest_effect_pct: Some(0.94),
         };
         assert_eq!(
             lasting_line(&event).unwrap(),

@@ -40,12 +40,15 @@ pub fn decimals_for(uncertainty: f64) -> usize {
     (-uncertainty.log10().floor()).clamp(0.0, f64::from(MAX_DECIMALS)) as usize
 }
 
-/// A rate with the digits its spread carries; three significant ones where no spread is known.
+/// Decimals of a rate with this coefficient of variation; three significant digits or so where none is known.
+pub fn rate_decimals(mean: f64, cv_pct: Option<f64>) -> usize {
+    const UNKNOWN_CV_PCT: f64 = 1.0;
+    decimals_for(mean.abs() * cv_pct.unwrap_or(UNKNOWN_CV_PCT) / 100.0)
+}
+
+/// A rate with the digits its spread carries.
 pub fn rate(mean: f64, cv_pct: Option<f64>) -> String {
-    let decimals = match cv_pct {
-        Some(cv) => decimals_for(mean.abs() * cv / 100.0),
-        None => decimals_for(mean.abs() / 100.0),
-    };
+    let decimals = rate_decimals(mean, cv_pct);
     format!("{mean:.decimals$}")
 }
 

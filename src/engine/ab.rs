@@ -9,7 +9,7 @@ use crate::ports::{SessionKind, SessionState};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
-use super::measure::{Bench, stage_infos};
+use super::measure::{Bench, notice_of, stage_infos};
 use super::message::{AbRequest, JobError};
 use super::prepare::Workplace;
 use super::report::{self, Overhead};
@@ -109,7 +109,7 @@ pub fn perform(
         "confirmation": outcome.confirmation.as_ref().map(report::confirmation_document),
         "verdict": outcome.verdict,
         "reason": outcome.reason,
-        "notices": outcome.notices,
+        "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
         "overhead": overhead,
     });
     if let Some(failure) = &outcome.failure {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::search::{Driver, Method, Progress, SearchSpace, Step, Tool, TuneNote};
+use crate::domain::search::{
+    Driver, Method, Progress, Remark, SearchSpace, SettingsError, Step, Tool, TuneNote,
+};
+use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Settings, Side, TestSpec,
 };
@@ -12,14 +15,6 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::{Target, Workplace};
-
-/// Slowest model loading that is still waited for, bytes per second: an old USB disk.
-const SLOWEST_LOAD: f64 = 20e6;
-/// Allowance for compiling shaders at the first start of a configuration, seconds (case C41 saw three minutes).
-const SHADER_COMPILE_SECS: f64 = 600.0;
-/// Slowest prompt processing and generation that are still waited for, tokens per second: a big model on an old CPU.
-const SLOWEST_PROMPT: f64 = 2.0;
-const SLOWEST_GENERATION: f64 = 0.2;
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -33,6 +28,8 @@ pub(super) struct Bench<'a> {
     pub run_ids: Vec<i64>,
     /// Seconds inside llama.cpp's processes.
     pub run_secs: f64,
+    /// The longest valid run of the session: what the next may be compared with.
+    longest_secs: Option<f64>,
     space: SearchSpace,
 }
 
@@ -51,6 +48,7 @@ impl<'a> Bench<'a> {
             session,
             run_ids: Vec::new(),
             run_secs: 0.0,
+            longest_secs: None,
             space: SearchSpace::default(),
         }
     }
@@ -62,7 +60,9 @@ impl<'a> Bench<'a> {
         let driver =
             Driver::resume(plan, runs).map_err(|e| JobError::new("resume", e.to_string()))?;
         self.run_ids = stored.iter().map(|s| s.id).collect();
-        self.run_secs = stored.iter().map(|s| s.run.wall_secs).sum();
+        for stored in &stored {
+            self.count(&stored.run);
+        }
         let notices = self.ports.store.notices(self.session)?;
         let mut judged = self.ports.store.verdicts(self.session)?.len();
         for note in driver.notes() {
@@ -139,8 +139,7 @@ impl<'a> Bench<'a> {
             Some(Side::B) => self.other.unwrap_or(&self.place.runtime),
             _ => &self.place.runtime,
         };
-        let wrong =
-            |e: crate::domain::search::SettingsError| JobError::new("settings", e.to_string());
+        let wrong = |e: SettingsError| JobError::new("settings", e.to_string());
         let own = self
             .space
             .launch(&planned.settings, Tool::Bench)
@@ -157,10 +156,21 @@ impl<'a> Bench<'a> {
                 self.place.model.file_bytes.0,
                 self.tests,
                 planned.repetitions,
+                self.longest_secs,
             ),
             early_stop: planned.early_stop.clone(),
             log_buffers: planned.log_buffers,
         })
+    }
+
+    fn count(&mut self, run: &Run) {
+        self.run_secs += run.wall_secs;
+        if matches!(run.outcome, RunOutcome::Valid { .. }) {
+            self.longest_secs = Some(
+                self.longest_secs
+                    .map_or(run.wall_secs, |l| l.max(run.wall_secs)),
+            );
+        }
     }
 
     fn store_run(
@@ -175,7 +185,7 @@ impl<'a> Bench<'a> {
             .store
             .append_run(self.session, seq, planned, run)?;
         self.run_ids.push(id);
-        self.run_secs += run.wall_secs;
+        self.count(run);
         let (metrics, failure) = shown(run);
         context.emit(EventKind::RunStored {
             run: id,
@@ -293,7 +303,8 @@ fn announce(note: TuneNote, context: &mut JobContext) {
     }
 }
 
-fn notice_of(remark: &crate::domain::search::Remark) -> Notice {
+/// A notice of the method, as every reader knows notices.
+pub(super) fn notice_of(remark: &Remark) -> Notice {
     Notice {
         level: if remark.warning {
             NoticeLevel::Warning
@@ -302,30 +313,5 @@ fn notice_of(remark: &crate::domain::search::Remark) -> Notice {
         },
         code: remark.code.clone(),
         text: remark.text.clone(),
-    }
-}
-
-/// Seconds a process may take: a hang must end, the slowest honest machine must not be cut off.
-fn time_limit_secs(model_bytes: u64, tests: &[TestSpec], repetitions: u32) -> f64 {
-    let load = model_bytes as f64 / SLOWEST_LOAD;
-    let of_test = |t: &TestSpec| {
-        let prompt = f64::from(t.n_prompt + t.n_depth) / SLOWEST_PROMPT;
-        prompt + f64::from(t.n_gen) / SLOWEST_GENERATION
-    };
-    let work: f64 = tests.iter().map(of_test).sum();
-    // One more repetition stands for llama-bench's own warm-up.
-    load + SHADER_COMPILE_SECS + work * f64::from(repetitions + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_may_take_as_long_as_the_slowest_honest_machine() {
-        // 2 GB at 20 MB/s = 100 s; 600 s of shaders; (512/2 + 128/0.2) s × 4 = 3584 s.
-        let tests = [TestSpec::prompt(512), TestSpec::generation(128)];
-        let limit = time_limit_secs(2_000_000_000, &tests, 3);
-        assert!((limit - 4284.0).abs() < 1e-9, "{limit}");
     }
 }

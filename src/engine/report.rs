@@ -10,6 +10,7 @@ use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutc
 use crate::domain::types::{Comparison, Profile};
 
 use super::job::Ended;
+use super::measure::notice_of;
 use super::message::JobError;
 use super::prepare::{TuneConfig, Workplace};
 
@@ -97,7 +98,7 @@ pub(super) fn tune_document(
             "env": p.server.env,
             "introduced_by": introductions(outcome, run_ids),
         })),
-        "notices": outcome.notices,
+        "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
         "overhead": overhead,
     }))
 }

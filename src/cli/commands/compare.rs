@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::args::Compare;
 use crate::cli::error::{CliError, CliResult};
-use crate::cli::output::Output;
+use crate::cli::output::{Output, print, print_json, say};
 use crate::cli::render::comparison;
 use crate::cli::text::clean;
 use crate::domain::bench_record::{Parsed, parse};
@@ -28,17 +28,17 @@ pub fn run(args: &Compare, output: &Output) -> CliResult {
         return Err(error);
     }
     if output.json {
-        return output.print_json(&document(&report)?);
+        return print_json(&document(&report)?);
     }
     for notice in &report.notices {
-        output.say(&format!("note: {}", clean(notice)));
+        say(&format!("note: {}", clean(notice)));
     }
     let metrics: Vec<_> = report
         .metrics
         .iter()
         .map(|metric| (metric.test.to_string(), metric.comparison.clone()))
         .collect();
-    output.print(&comparison::metrics(&metrics, output.style))
+    print(&comparison::metrics(&metrics, output.style))
 }
 
 fn read(path: &Path) -> CliResult<Parsed> {

@@ -39,15 +39,17 @@ pub fn run(args: &Doctor, place: &Place, output: &Output) -> CliResult {
 fn facts_here(ports: &Ports) -> Facts {
     Facts {
         shader_cache_disabled: std::env::var("MESA_SHADER_CACHE_DISABLE").ok(),
-        shader_cache_unwritable: shader_cache().filter(|dir| !writable(dir)).map(shown),
+        shader_cache_unwritable: shader_cache()
+            .filter(|dir| !writable(dir))
+            .map(|dir| shown(&dir)),
         data_dir_unwritable: Some(ports.data_dir.clone())
             .filter(|dir| !writable(dir))
-            .map(shown),
+            .map(|dir| shown(&dir)),
         model_needs: None,
     }
 }
 
-fn shown(dir: PathBuf) -> String {
+fn shown(dir: &Path) -> String {
     dir.display().to_string()
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cli::args::{Export, ExportFormat, History, Show};
 use crate::cli::error::CliResult;
 use crate::cli::file;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, print};
 use crate::cli::render::session::Evidence;
 use crate::cli::render::{csv, history, session};
 use crate::cli::text::clean;
@@ -46,7 +46,7 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
         ExportFormat::Csv => csv::samples(evidence.session.id, &evidence.runs),
     };
     let Some(path) = &args.output else {
-        return output.print(&text);
+        return print(&text);
     };
     file::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::cli::args::{MachineArg, Quickstart};
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, say};
 use crate::cli::render::{runtimes, scan as render};
 use crate::cli::text::{clean, span};
 use crate::domain::machine::default_gpu;
@@ -68,7 +68,7 @@ fn install(jobs: &mut Jobs, found: &render::Scan, output: &Output) -> CliResult<
     match runtime::install(jobs, wanted, output) {
         Err(CliError::Failed(failure)) if wanted != Backend::Cpu => {
             let why = clean(&failure.headline);
-            output.say(&format!(
+            say(&format!(
                 "warning: no {} build, so the CPU is measured: {why}",
                 wanted.name()
             ));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::args::{Tune, Workload};
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::{plan, tune};
 use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
@@ -33,7 +33,7 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
     let request = request(args, &ports)?;
     if dry {
         let document = prepare::dry_run(&request, &ports)?;
-        return print(&document, output, |document| {
+        return show(&document, output, |document| {
             plan::dry_run(document, output.style)
         });
     }
@@ -53,18 +53,18 @@ pub fn print_result(document: &Value, model: &Path, output: &Output) -> CliResul
         model: &model,
         style: output.style,
     };
-    print(document, output, |document| tune::result(document, context))
+    show(document, output, |document| tune::result(document, context))
 }
 
-fn print(
+fn show(
     document: &Value,
     output: &Output,
     text: impl FnOnce(&Value) -> Result<String, serde_json::Error>,
 ) -> CliResult {
     if output.json {
-        output.print_json(document)
+        print_json(document)
     } else {
-        output.print(&text(document)?)
+        print(&text(document)?)
     }
 }
 

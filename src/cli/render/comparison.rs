@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::cli::output::Style;
-use crate::cli::text::{capitalised, change_with_interval, clean, count, rate};
+use crate::cli::text::{capitalised, change_with_interval, clean, count, rate_decimals};
 use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
 
 use super::table::{Align, Table};
@@ -70,13 +70,15 @@ fn arms(comparison: &Comparison) -> String {
         ("", Align::Right),
         ("", Align::Left),
     ]);
+    let decimals_of = |arm: &ArmSummary| rate_decimals(arm.mean, arm.cv_pct);
+    let decimals = decimals_of(&comparison.baseline).min(decimals_of(&comparison.candidate));
     for (name, arm) in [
         ("baseline", &comparison.baseline),
         ("candidate", &comparison.candidate),
     ] {
         table.row([
             name.to_owned(),
-            rate(arm.mean, arm.cv_pct),
+            format!("{:.decimals$}", arm.mean),
             "tok/s".to_owned(),
             spread(arm),
             count(arm.n as u64, "run"),
@@ -143,8 +145,8 @@ pub(crate) mod tests {
             metric("tg128", &graphics_queue(), Style::PLAIN),
             "tg128  Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs\n\
              \x20 the whole interval is above +1 %\n\
-             \x20 baseline   22.70  tok/s  CV 0.3 %  8 runs\n\
-             \x20 candidate   38.2  tok/s  CV 0.3 %  8 runs\n\
+             \x20 baseline   22.7  tok/s  CV 0.3 %  8 runs\n\
+             \x20 candidate  38.2  tok/s  CV 0.3 %  8 runs\n\
              \x20 Welch: t = 317.00, df = 10.2, p < 0.0001, Hedges' g = 150.10\n"
         );
     }

@@ -16,13 +16,15 @@ pub fn samples(session: i64, runs: &[StoredRun]) -> String {
         let head = head(session, run);
         match &run.run.outcome {
             RunOutcome::Valid { tests } => {
-                tests.iter().for_each(|test| valid(&mut text, &head, test))
+                for test in tests {
+                    valid(&mut text, &head, test);
+                }
             }
             RunOutcome::StoppedEarly { test, .. } => {
-                without(&mut text, &head, &test.to_string(), "stopped-early")
+                without(&mut text, &head, &test.to_string(), "stopped-early");
             }
             RunOutcome::Failed { failure, .. } => {
-                without(&mut text, &head, "", &failure_code(failure.class))
+                without(&mut text, &head, "", &failure_code(failure.class));
             }
             RunOutcome::Cancelled => without(&mut text, &head, "", "cancelled"),
         }

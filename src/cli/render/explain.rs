@@ -6,37 +6,11 @@ use crate::cli::output::Style;
 use crate::cli::text::{clean, moment};
 use crate::engine::run::{Explanation, RunPlan};
 
-/// The command as a POSIX shell reads it: variables in front, every word quoted where it must be.
-pub fn command(plan: &RunPlan) -> String {
-    let mut words: Vec<String> = plan
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={}", shell_words::quote(value)))
-        .collect();
-    words.extend(plan.argv.iter().map(|word| quoted(word)));
-    words.join(" ")
-}
+use super::shell;
 
-/// Quoted for pasting. Control characters go into `$'…'`, so that the line is harmless on a terminal and still exact.
-fn quoted(word: &str) -> String {
-    if !word.chars().any(char::is_control) {
-        return shell_words::quote(word).into_owned();
-    }
-    let mut text = String::from("$'");
-    for c in word.chars() {
-        match c {
-            '\'' | '\\' => text.extend(['\\', c]),
-            c if c.is_control() => {
-                let mut bytes = [0; 4];
-                for byte in c.encode_utf8(&mut bytes).bytes() {
-                    let _ = write!(text, "\\x{byte:02x}");
-                }
-            }
-            c => text.push(c),
-        }
-    }
-    text.push('\'');
-    text
+/// The command to paste.
+pub fn command(plan: &RunPlan) -> String {
+    shell::command(&plan.env, &plan.argv)
 }
 
 /// Each setting with its evidence, then the command.
@@ -118,18 +92,6 @@ mod tests {
             }],
             notices: vec![],
         }
-    }
-
-    #[test]
-    fn the_printed_command_reads_back_as_the_same_words() {
-        let words = shell_words::split(&command(&plan())).unwrap();
-        assert_eq!(words[0], "GGML_VK_ALLOW_GRAPHICS_QUEUE=1");
-        assert_eq!(words[1..], plan().argv);
-    }
-
-    #[test]
-    fn a_control_character_is_quoted_not_sent() {
-        assert_eq!(quoted("a\u{1b}[31m'b\n"), r"$'a\x1b[31m\'b\x0a'");
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
         };
         assert_eq!(
             list(&[line], Style::PLAIN),
-            "Session  Began                 Kind  Model         Runtime  Goal        Runs  State  Verdict\n\
+            "Session  Began                 Kind  Model        Runtime  Goal        Runs  State  Verdict\n\
              \x20     7  1970-01-01 00:00 UTC  tune  Gemma\\u{a}3  b11149   generation    34  done   improved\n"
         );
     }

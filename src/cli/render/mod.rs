@@ -11,5 +11,6 @@ pub mod runtimes;
 pub mod scan;
 mod scan_gpu;
 pub mod session;
+pub mod shell;
 pub mod table;
 pub mod tune;

@@ -9,6 +9,7 @@ use crate::cli::output::Style;
 use crate::cli::text::{clean, count, settings_words, span};
 use crate::domain::types::{Launch, Settings};
 
+use super::shell;
 use super::table::{Align, Table};
 
 #[derive(Debug, Default, Deserialize)]
@@ -57,7 +58,7 @@ pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Err
     for candidate in &document.candidates {
         table.row([
             settings_words(&candidate.settings),
-            launch(&candidate.launch),
+            shell::command(&candidate.launch.env, &candidate.launch.args),
         ]);
     }
     if !table.is_empty() {
@@ -82,16 +83,6 @@ fn title(document: &Document) -> String {
         None => parts.push("time unknown until the baseline has run".to_owned()),
     }
     parts.join(", ")
-}
-
-fn launch(launch: &Launch) -> String {
-    let mut words: Vec<String> = launch
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    words.extend(launch.args.iter().cloned());
-    clean(&shell_words::join(&words))
 }
 
 fn dimensions(title: &str, dimensions: &[Dimension], style: Style) -> String {

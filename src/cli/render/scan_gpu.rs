@@ -1,5 +1,7 @@
 //! One GPU of a scan, with what its preferred driver says: memory heaps, queue families, limits, features.
 
+use std::fmt::Write as _;
+
 use crate::cli::output::Style;
 use crate::cli::text::{capitalised, clean};
 use crate::domain::machine::Gpu;
@@ -10,16 +12,17 @@ use super::table::{Align, Table, pairs};
 /// Everything about one GPU.
 pub fn gpu(number: u32, gpu: &Gpu, style: Style) -> String {
     let title = format!("GPU {number}: {}", clean(&gpu.name));
-    let mut text = format!("{}\n{}", style.heading(&title), identity(gpu));
+    let mut rows = identity(gpu);
+    rows.extend(gpu.preferred.iter().flat_map(vulkan_rows));
+    let mut text = format!("{}\n{}", style.heading(&title), pairs(&rows, 2));
     if let Some(entry) = &gpu.preferred {
-        text.push_str(&pairs(&vulkan_rows(entry), 2));
         text.push_str(&heaps(&entry.heaps, style));
         text.push_str(&queues(&entry.queue_families, style));
     }
     text
 }
 
-fn identity(gpu: &Gpu) -> String {
+fn identity(gpu: &Gpu) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("Kind", kind(gpu)),
         ("PCI", pci(gpu)),
@@ -47,7 +50,7 @@ fn identity(gpu: &Gpu) -> String {
     if let Some(note) = &gpu.architecture.note {
         rows.push(("Note", clean(note)));
     }
-    pairs(&rows, 2)
+    rows
 }
 
 fn kind(gpu: &Gpu) -> String {
@@ -69,13 +72,13 @@ fn kind(gpu: &Gpu) -> String {
 fn pci(gpu: &Gpu) -> String {
     let mut text = format!("{} ({})", gpu.id(), clean(&gpu.vendor));
     if let Some(address) = gpu.pci {
-        text.push_str(&format!(" at {address}"));
+        let _ = write!(text, " at {address}");
     }
     if let Some([vendor, device]) = gpu.subsystem {
-        text.push_str(&format!(", subsystem {vendor:04x}:{device:04x}"));
+        let _ = write!(text, ", subsystem {vendor:04x}:{device:04x}");
     }
     if let Some(revision) = gpu.revision {
-        text.push_str(&format!(", revision {revision:02x}"));
+        let _ = write!(text, ", revision {revision:02x}");
     }
     text
 }
@@ -95,10 +98,10 @@ fn memory(gpu: &Gpu) -> Option<String> {
         text.push_str(" shared with the RAM");
     }
     if let Some(budget) = memory.budget {
-        text.push_str(&format!(", {budget} allowed now"));
+        let _ = write!(text, ", {budget} allowed now");
     }
     if memory.sum > memory.vram {
-        text.push_str(&format!(", {} over all heaps", memory.sum));
+        let _ = write!(text, ", {} over all heaps", memory.sum);
     }
     match memory.resizable_bar {
         Some(true) => text.push_str(", resizable BAR on"),
@@ -141,7 +144,7 @@ fn vulkan_rows(entry: &VulkanEntry) -> Vec<(&'static str, String)> {
 fn driver_text(driver: &crate::domain::types::Driver) -> String {
     let mut text = format!("{} ({}, id {})", driver.name, driver.id_name, driver.id);
     if !driver.info.is_empty() {
-        text.push_str(&format!(", {}", driver.info));
+        let _ = write!(text, ", {}", driver.info);
     }
     clean(&format!("{text}, version {}", driver.version))
 }

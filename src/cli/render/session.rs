@@ -270,6 +270,33 @@ pub(crate) mod tests {
         }
     }
 
+    fn session() -> Session {
+        Session {
+            id: 5,
+            begun: NewSession {
+                kind: SessionKind::Tune,
+                started_at: Timestamp(0),
+                fingerprint: Fingerprint {
+                    hash: "ab".repeat(32),
+                    fields: vec![],
+                },
+                machine: machine(),
+                runtime: cpu_build(),
+                model: model(),
+                goal: Goal::Generation,
+                config: serde_json::Value::Null,
+                simulated: false,
+                flux_version: "0.1.0".to_owned(),
+            },
+            end: Some(SessionEnd {
+                ended_at: Timestamp(60_000),
+                state: SessionState::Done,
+                verdict: Some(Verdict::Improved),
+                result: serde_json::Value::Null,
+            }),
+        }
+    }
+
     /// A confirmation run with two repetitions, then a run out of memory.
     pub(crate) fn evidence() -> Evidence {
         let tests = vec![TestSamples {
@@ -280,30 +307,7 @@ pub(crate) mod tests {
         }];
         let failure = Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed");
         Evidence {
-            session: Session {
-                id: 5,
-                begun: NewSession {
-                    kind: SessionKind::Tune,
-                    started_at: Timestamp(0),
-                    fingerprint: Fingerprint {
-                        hash: "ab".repeat(32),
-                        fields: vec![],
-                    },
-                    machine: machine(),
-                    runtime: cpu_build(),
-                    model: model(),
-                    goal: Goal::Generation,
-                    config: serde_json::Value::Null,
-                    simulated: false,
-                    flux_version: "0.1.0".to_owned(),
-                },
-                end: Some(SessionEnd {
-                    ended_at: Timestamp(60_000),
-                    state: SessionState::Done,
-                    verdict: Some(Verdict::Improved),
-                    result: serde_json::Value::Null,
-                }),
-            },
+            session: session(),
             runs: vec![
                 stored(
                     31,

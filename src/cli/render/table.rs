@@ -1,5 +1,7 @@
 //! Aligned tables: words to the left, numbers to the right, two spaces between columns.
 
+use std::fmt::Write as _;
+
 use crate::cli::output::Style;
 
 /// Where a column's cells stand.
@@ -52,10 +54,10 @@ impl Table {
                 .map(|(title, _)| (*title).to_owned())
                 .collect();
             let line = self.line(&titles, &widths);
-            text.push_str(&format!("{:indent$}{}\n", "", style.heading(&line)));
+            let _ = writeln!(text, "{:indent$}{}", "", style.heading(&line));
         }
         for row in &self.rows {
-            text.push_str(&format!("{:indent$}{}\n", "", self.line(row, &widths)));
+            let _ = writeln!(text, "{:indent$}{}", "", self.line(row, &widths));
         }
         text
     }

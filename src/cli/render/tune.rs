@@ -13,6 +13,7 @@ use crate::domain::types::{Settings, Verdict};
 use crate::ports::Notice;
 
 use super::comparison::{self, Metric};
+use super::shell;
 use super::table::{Align, Table, pairs};
 
 /// What this page shows of a result document. Anything missing is left out of the text, never invented.
@@ -284,22 +285,14 @@ fn words(key: &str) -> String {
 fn next(document: &Document, context: Context) -> String {
     let mut text = String::new();
     if let Some(profile) = &document.profile {
-        let mut shown: Vec<String> = profile
-            .env
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        shown.extend(profile.args.iter().cloned());
-        if !shown.is_empty() {
-            let _ = writeln!(
-                text,
-                "Settings for llama.cpp: {}",
-                clean(&shell_words::join(&shown))
-            );
+        if !profile.args.is_empty() || !profile.env.is_empty() {
+            let settings = shell::command(&profile.env, &profile.args);
+            let _ = writeln!(text, "Settings for llama.cpp: {settings}");
         }
-        let command = shell_words::join(["flux", "run", "-m", context.model]);
-        let _ = writeln!(text, "Next: {}", clean(&command));
-        let _ = writeln!(text, "Why:  {} --explain", clean(&command));
+        let words = ["flux", "run", "-m", context.model].map(str::to_owned);
+        let command = shell::command(&BTreeMap::new(), &words);
+        let _ = writeln!(text, "Next: {command}");
+        let _ = writeln!(text, "Why:  {command} --explain");
     }
     if let Some(session) = document.session {
         let _ = writeln!(text, "Every sample: flux show {session}");
@@ -357,10 +350,10 @@ mod tests {
             table,
             [
                 "Screened, best first (pp512 / tg128)",
-                "  #  Candidate             Change         tok/s  Became",
-                "  2  Graphics queue on    +67.5 %  197.9 / 38.2  confirmed",
-                "  1  Flash attention off  −11.3 %  192.9 / 20.2  rejected: slower",
-                "  3  Micro-batch 4096                     – / –  failed: out of memory",
+                "  #  Candidate             Change       tok/s  Became",
+                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmed",
+                "  1  Flash attention off  −11.3 %  193 / 20.2  rejected: slower",
+                "  3  Micro-batch 4096                   – / –  failed: out of memory",
             ]
         );
     }
