@@ -21,7 +21,7 @@ pub const CARD: (&str, &str) = ("Vulkan0", "AMD Radeon RX 580 2048SP");
 /// The same in the simulated build's script.
 pub const CARD_TOML: &str = "[[device]]\nid = \"Vulkan0\"\nname = \"AMD Radeon RX 580 2048SP\"\ntotal_mib = 8192\nfree_mib = 7900\n";
 /// A variable that marks a test's children and theirs.
-const MARK: &str = "FAKE_MARK";
+pub const MARK: &str = "FAKE_MARK";
 /// How long a test waits for another process before it gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,7 +57,8 @@ pub fn request(fake: &FakeRuntime) -> RunRequest {
     }
 }
 
-fn mark(dir: &Path) -> String {
+/// The mark of a test's processes: its runtime's folder.
+pub fn mark(dir: &Path) -> String {
     dir.to_string_lossy().into_owned()
 }
 

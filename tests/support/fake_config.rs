@@ -1,5 +1,6 @@
 //! What `fake-bench.toml` scripts: true rates, effects of settings, noise, devices, and behaviours by condition.
-//! A condition is `n_ubatch=1024` (a record field), `env:NAME` (set) or `env:NAME=VALUE`; all of a list must hold.
+//! A condition is `n_ubatch=1024` (a record field), `env:NAME` (set) or `env:NAME=VALUE`, `!` before it turns it round;
+//! all of a list must hold.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -147,6 +148,9 @@ impl Situation {
     }
 
     fn holds_one(&self, condition: &str) -> bool {
+        if let Some(condition) = condition.strip_prefix('!') {
+            return !self.holds_one(condition);
+        }
         let (name, value) = match condition.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (condition, None),
