@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{SendTimeoutError, Sender};
 
 use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
 
@@ -12,6 +13,8 @@ use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};
 
 /// Progress is sent at most this often: a reader cannot use more, and events must not pile up.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// How often a job that waits for a slow reader looks whether the engine is being dropped.
+const CLOSING_POLL: Duration = Duration::from_millis(50);
 
 /// Why a job ended before its result.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ impl From<PortError> for Ended {
 pub struct JobContext {
     job: JobId,
     events: Sender<Event>,
+    closing: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     /// Asked to stop.
     pub cancel: CancelToken,
@@ -54,12 +59,16 @@ impl JobContext {
     pub(super) fn new(
         job: JobId,
         events: Sender<Event>,
+        closing: Arc<AtomicBool>,
+        over: Arc<AtomicBool>,
         clock: Arc<dyn Clock>,
         cancel: CancelToken,
     ) -> Self {
         Self {
             job,
             events,
+            closing,
+            over,
             clock,
             cancel,
             seq: 0,
@@ -67,13 +76,19 @@ impl JobContext {
         }
     }
 
-    /// Sends an event, waiting for a slow reader. A reader that is gone ends the job quietly.
+    /// Sends an event, waiting for a slow reader. A reader that is gone, or an engine that is, ends the job quietly.
     pub fn emit(&mut self, kind: EventKind) {
-        let event = self.event(kind);
-        if self.events.send(event).is_err() {
-            self.cancel.cancel(CancelMode::Now);
-        }
+        let mut event = self.event(kind);
         self.seq += 1;
+        loop {
+            match self.events.send_timeout(event, CLOSING_POLL) {
+                Ok(()) => return,
+                Err(SendTimeoutError::Timeout(back)) if !self.closing.load(Ordering::SeqCst) => {
+                    event = back;
+                }
+                Err(_) => return self.cancel.cancel(CancelMode::Now),
+            }
+        }
     }
 
     /// Says what kind of job this is.
@@ -143,6 +158,8 @@ impl JobContext {
                 error: panicked(panic.as_ref()),
             },
         };
+        // A reader that has seen the end may ask for the next measurement at once.
+        self.over.store(true, Ordering::SeqCst);
         self.emit(EventKind::Finished(outcome));
     }
 }

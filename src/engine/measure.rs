@@ -83,13 +83,14 @@ impl<'a> Bench<'a> {
     ) -> Result<M::Outcome, Ended> {
         let mut stage = None;
         loop {
+            // Before the end is looked at: a job cancelled during its last run saves no profile either.
+            if context.cancel.is_cancelled() {
+                return Err(self.cancelled());
+            }
             let planned = match driver.next() {
                 Step::Done(outcome) => return Ok(*outcome),
                 Step::Run(planned) => planned,
             };
-            if context.cancel.is_cancelled() {
-                return Err(self.cancelled());
-            }
             if stage != Some(planned.stage) {
                 stage = Some(planned.stage);
                 context.emit(EventKind::Stage {

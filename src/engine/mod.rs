@@ -13,7 +13,7 @@ pub mod tune;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -49,12 +49,15 @@ struct Running {
     cancel: CancelToken,
     thread: JoinHandle<()>,
     measures: bool,
+    /// Set before the last event, when nothing is measured any more.
+    over: Arc<AtomicBool>,
 }
 
 /// Owns the jobs. Dropping it ends every job at once and waits until the last child is reaped.
 pub struct Engine {
     ports: Ports,
     events: Sender<Event>,
+    closing: Arc<AtomicBool>,
     next: AtomicU64,
     running: HashMap<JobId, Running>,
 }
@@ -67,6 +70,7 @@ impl Engine {
             Self {
                 ports,
                 events,
+                closing: Arc::default(),
                 next: AtomicU64::new(1),
                 running: HashMap::new(),
             },
@@ -85,7 +89,8 @@ impl Engine {
     /// A second measuring job (two would measure each other), or no thread could be started.
     pub fn submit(&mut self, command: Command) -> Result<JobId, JobError> {
         self.running.retain(|_, job| !job.thread.is_finished());
-        if command.measures() && self.running.values().any(|job| job.measures) {
+        let measuring = |job: &Running| job.measures && !job.over.load(Ordering::SeqCst);
+        if command.measures() && self.running.values().any(measuring) {
             return Err(JobError::new(
                 "busy",
                 "another measurement is running: two would measure each other",
@@ -94,9 +99,17 @@ impl Engine {
         }
         let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
+        let over = Arc::default();
         let measures = command.measures();
         let ports = self.ports.clone();
-        let context = JobContext::new(id, self.events.clone(), ports.clock.clone(), cancel.clone());
+        let context = JobContext::new(
+            id,
+            self.events.clone(),
+            Arc::clone(&self.closing),
+            Arc::clone(&over),
+            ports.clock.clone(),
+            cancel.clone(),
+        );
         let thread = std::thread::Builder::new()
             .name(format!("job-{}", id.0))
             .spawn(move || context.perform(|context| dispatch(command, &ports, context)))
@@ -107,6 +120,7 @@ impl Engine {
                 cancel,
                 thread,
                 measures,
+                over,
             },
         );
         Ok(id)
@@ -122,7 +136,8 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // The reader may be gone or not reading: closing our end first lets blocked jobs see it.
+        // A reader that does not read any more must not hold a job in `emit`.
+        self.closing.store(true, Ordering::SeqCst);
         for job in self.running.values() {
             job.cancel.cancel(CancelMode::Now);
         }

@@ -1,0 +1,175 @@
+//! `flux run`: which profile is applied, which is refused, and what a search does with a stale one.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/bench_runs.rs"]
+mod bench_runs;
+#[path = "support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "support/flux_cli.rs"]
+mod flux_cli;
+#[path = "support/scripted_engine.rs"]
+mod scripted_engine;
+
+use flux::domain::types::{Goal, Stage};
+use flux::engine::message::Outcome;
+use flux::engine::run::{RunPlan, RunRequest, prepare};
+use flux::ports::{Models as _, NoticeLevel, Store as _, SynthRequest};
+use serde_json::{Value, json};
+
+use scripted_engine::{Answer, Desk, finished};
+
+fn request(desk: &Desk) -> RunRequest {
+    RunRequest {
+        model: desk.bed.model.clone(),
+        runtime: None,
+        goal: None,
+        stale_ok: false,
+        extra: Vec::new(),
+    }
+}
+
+fn tuned() -> (Desk, Value) {
+    let desk = Desk::new(|_| Answer::Valid);
+    let result = tune(&desk);
+    (desk, result)
+}
+
+fn tune(desk: &Desk) -> Value {
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    match finished(&events, job) {
+        Outcome::Done { result } => result,
+        other => panic!("not done: {other:?}"),
+    }
+}
+
+/// Stock: only the server, the model, and what the user gave.
+fn is_stock(plan: &RunPlan) {
+    assert_eq!(plan.argv[1], "--model");
+    assert_eq!(plan.argv.len(), 3);
+    assert!(plan.profile.is_none() && plan.env.is_empty() && plan.explanation.is_empty());
+    assert_eq!(plan.notices[0].code, "no-profile");
+}
+
+#[test]
+fn without_a_profile_the_server_is_stock_and_says_so() {
+    let desk = Desk::new(|_| Answer::Valid);
+    is_stock(&prepare(&request(&desk), &desk.ports).unwrap());
+}
+
+#[test]
+fn a_profile_is_applied_with_the_run_that_introduced_each_setting() {
+    let (desk, result) = tuned();
+    let mut asked = request(&desk);
+    asked.extra = vec!["--port".to_owned(), "9000".to_owned()];
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(plan.argv[3..], ["--flash-attn", "on", "--port", "9000"]);
+    assert_eq!(plan.notices, []);
+    let [why] = plan.explanation.as_slice() else {
+        panic!("{:?}", plan.explanation)
+    };
+    assert_eq!(
+        (why.setting.as_str(), why.value.as_str()),
+        ("flash-attn", "on")
+    );
+    let cited = &desk.store.runs(1).unwrap()[why.run_id as usize - 1];
+    assert_eq!(cited.id, why.run_id);
+    assert_eq!(cited.planned.stage, Stage::Screening);
+    assert_eq!(json!(cited.planned.settings), result["profile"]["settings"]);
+    assert!(
+        why.confirmation_text.contains("4 + 4 runs"),
+        "{}",
+        why.confirmation_text
+    );
+}
+
+#[test]
+fn a_profile_is_for_its_goal_and_its_model() {
+    let (desk, _) = tuned();
+    let mut asked = request(&desk);
+    asked.goal = Some(Goal::Prompt);
+    is_stock(&prepare(&asked, &desk.ports).unwrap());
+    let other = desk.bed.fake.scratch().join("other.gguf");
+    let synth = SynthRequest {
+        shape: "qwen3-0.6b".to_owned(),
+        output: other.clone(),
+        sparse: true,
+        seed: 0,
+    };
+    let models = flux::gguf::GgufModels;
+    models
+        .synthesise(&synth, &flux::ports::CancelToken::new(), &mut |_, _| {})
+        .unwrap();
+    asked = request(&desk);
+    asked.model = other;
+    is_stock(&prepare(&asked, &desk.ports).unwrap());
+}
+
+#[test]
+fn a_stale_profile_is_refused_until_the_user_says_otherwise() {
+    let (mut desk, _) = tuned();
+    desk.moves_to("rtx-4070");
+    let error = prepare(&request(&desk), &desk.ports).unwrap_err();
+    assert_eq!(error.code, "stale-profile");
+    assert!(
+        error
+            .headline
+            .starts_with("profile 1 is stale: changed since it was measured: ")
+    );
+    assert!(error.headline.contains("CPU"), "{}", error.headline);
+    assert!(error.hint.unwrap().contains("--stale-ok"));
+    let mut asked = request(&desk);
+    asked.stale_ok = true;
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(plan.profile.unwrap().id, 1);
+    assert_eq!(plan.notices[0].level, NoticeLevel::Warning);
+    assert_eq!(plan.notices[0].code, "stale-profile");
+}
+
+#[test]
+fn a_stale_profiles_settings_are_tried_first_and_said_to_be_reproduced_or_not() {
+    let (mut desk, _) = tuned();
+    desk.moves_to("rtx-4070");
+    let result = tune(&desk);
+    assert_eq!(
+        result["candidates"][0]["settings"],
+        json!({"flash-attn": "on"})
+    );
+    assert_eq!(
+        result["stale_profile"]["reproduced"], true,
+        "{}",
+        result["stale_profile"]
+    );
+    let plan = prepare(&request(&desk), &desk.ports).unwrap();
+    assert_eq!(plan.profile.unwrap().id, 2, "the new one, without a word");
+    assert_eq!(plan.notices, []);
+    // Back on the first machine the first profile is fresh again.
+    desk.moves_to("none");
+    let plan = prepare(&request(&desk), &desk.ports).unwrap();
+    assert_eq!(plan.profile.unwrap().id, 1);
+}
+
+#[test]
+fn a_session_is_not_resumed_on_another_machine() {
+    let mut desk = Desk::new(|asked| {
+        asked.cancel.cancel(flux::ports::CancelMode::AfterSample);
+        Answer::Valid
+    });
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    assert!(matches!(finished(&events, job), Outcome::Cancelled { .. }));
+    desk.moves_to("rtx-4070");
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(Some(1))).unwrap();
+    let Outcome::Failed { error } = finished(&events, job) else {
+        panic!("resumed")
+    };
+    assert_eq!(error.code, "fingerprint-changed");
+    assert!(error.headline.contains("CPU"), "{}", error.headline);
+    let end = desk.store.session(1).unwrap().unwrap().end.unwrap();
+    assert_eq!(
+        end.state,
+        flux::ports::SessionState::Cancelled,
+        "left as it was"
+    );
+}

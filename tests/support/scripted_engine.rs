@@ -1,0 +1,296 @@
+//! An engine on a scripted runner: real store, real model file, an exported machine, no processes.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use flux::domain::types::{
+    Backend, Failure, FailureClass, Goal, Host, Machine, RawOutput, RequestShape, Run, RunOutcome,
+    RunProgress, RunRequest, Runtime, TestSamples, Timestamp,
+};
+use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneRequest};
+use flux::engine::{Engine, Ports};
+use flux::gguf::GgufModels;
+use flux::ports::{
+    CancelToken, Clock, InstallProgress, MachineProbe, PortError, PortResult, Runner, Runtimes,
+    SynthRequest,
+};
+use flux::probe::FixtureProbe;
+use flux::store::{Access, SqliteStore};
+
+use super::flux_cli::Bed;
+
+/// How long a test waits for the job's thread before it gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One run the engine asks for.
+pub struct Asked<'a> {
+    /// From 0, cancelled ones counted.
+    pub number: u32,
+    pub cancel: &'a CancelToken,
+}
+
+/// What becomes of it.
+pub enum Answer {
+    /// Samples, flash attention 30 % faster in generation.
+    Valid,
+    Cancelled,
+    Fails(FailureClass),
+}
+
+type Script = Box<dyn Fn(&Asked<'_>) -> Answer + Send + Sync>;
+
+struct ScriptedRunner {
+    script: Script,
+    asked: AtomicU32,
+    /// Noise goes by valid runs, so that a broken session sees the same as an unbroken one.
+    valid: AtomicU32,
+}
+
+impl Runner for ScriptedRunner {
+    fn run(
+        &self,
+        request: &RunRequest,
+        cancel: &CancelToken,
+        _: &mut dyn FnMut(RunProgress),
+    ) -> Run {
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        let outcome = match (self.script)(&Asked { number, cancel }) {
+            Answer::Valid => self.samples(request),
+            Answer::Cancelled => RunOutcome::Cancelled,
+            Answer::Fails(class) => RunOutcome::Failed {
+                failure: Failure::new(class, "scripted"),
+                salvaged: Vec::new(),
+            },
+        };
+        Run {
+            started_at: Timestamp(1),
+            wall_secs: 10.0,
+            outcome,
+            buffers: Vec::new(),
+            raw: RawOutput::default(),
+        }
+    }
+}
+
+impl ScriptedRunner {
+    fn samples(&self, request: &RunRequest) -> RunOutcome {
+        let place = self.valid.fetch_add(1, Ordering::SeqCst);
+        // Between processes ±0.3 %, in an order that no A-B-B-A can mistake for an effect of 30 %.
+        let noise = 1.0 + 0.003 * [0.0, 1.0, -1.0, 0.5, -0.5, 0.2, -0.7][place as usize % 7];
+        let on = request
+            .launch
+            .args
+            .windows(2)
+            .any(|w| w == ["--flash-attn", "on"]);
+        let samples = |test: &flux::domain::types::TestSpec| {
+            let rate = if test.n_gen > 0 { 20.0 } else { 200.0 };
+            let gain = if on && test.n_gen > 0 { 1.3 } else { 1.0 };
+            let ns = |r: u32| {
+                let wobble = 1.0 + 0.001 * f64::from(r % 3);
+                (f64::from(test.tokens()) * 1e9 * noise * wobble / (rate * gain)) as u64
+            };
+            TestSamples {
+                test: *test,
+                samples_ns: (0..request.repetitions).map(ns).collect(),
+                record: serde_json::Value::Null,
+            }
+        };
+        RunOutcome::Valid {
+            tests: request.tests.iter().map(samples).collect(),
+        }
+    }
+}
+
+/// Holds one run until the test has done something.
+pub struct Gate {
+    at: u32,
+    reached: (Sender<()>, Receiver<()>),
+    open: (Sender<()>, Receiver<()>),
+}
+
+impl Gate {
+    /// Before run `at`, from 0.
+    pub fn new(at: u32) -> Self {
+        Self {
+            at,
+            reached: bounded(1),
+            open: bounded(1),
+        }
+    }
+
+    /// Every run is valid unless cancelled now; one waits at the gate.
+    pub fn script(&self) -> impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static {
+        let (at, reached, open) = (self.at, self.reached.0.clone(), self.open.1.clone());
+        move |asked| {
+            if asked.number == at {
+                reached.send(()).unwrap();
+                open.recv_timeout(PATIENCE).unwrap();
+            }
+            if asked.cancel.is_now() {
+                Answer::Cancelled
+            } else {
+                Answer::Valid
+            }
+        }
+    }
+
+    /// Waits for the run, does `what`, lets it go on.
+    pub fn pass(&self, what: impl FnOnce()) {
+        self.reached.1.recv_timeout(PATIENCE).unwrap();
+        what();
+        self.open.0.send(()).unwrap();
+    }
+}
+
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// An exported machine that says it is the real one.
+struct AsIfReal(FixtureProbe);
+
+impl AsIfReal {
+    fn load(name: &str) -> Arc<Self> {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
+        Arc::new(Self(FixtureProbe::load(&machines.join(name)).unwrap()))
+    }
+}
+
+impl MachineProbe for AsIfReal {
+    fn machine(&self) -> Machine {
+        Machine {
+            simulated: false,
+            ..self.0.machine()
+        }
+    }
+
+    fn host(&self) -> Host {
+        self.0.host()
+    }
+}
+
+struct OneRuntime(Runtime);
+
+impl Runtimes for OneRuntime {
+    fn list(&self) -> Vec<Runtime> {
+        vec![self.0.clone()]
+    }
+
+    fn resolve(&self, _: &str) -> PortResult<Runtime> {
+        Ok(self.0.clone())
+    }
+
+    fn add(&self, _: &Path) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+
+    fn remove(&self, _: &str) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+
+    fn install(
+        &self,
+        _: Backend,
+        _: &CancelToken,
+        _: &mut dyn FnMut(InstallProgress),
+    ) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+}
+
+/// All a test needs; several engines may follow each other on it.
+pub struct Desk {
+    pub bed: Bed,
+    pub store: Arc<SqliteStore>,
+    pub ports: Ports,
+}
+
+impl Desk {
+    /// With a runner that answers so.
+    pub fn new(script: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> Self {
+        let bed = Bed::new("");
+        let store = Arc::new(SqliteStore::open(&bed.data, Access::Measure).unwrap());
+        let ports = Ports {
+            probe: AsIfReal::load("none"),
+            runtimes: Arc::new(OneRuntime(bed.fake.runtime(&[]))),
+            runner: Arc::new(ScriptedRunner {
+                script: Box::new(script),
+                asked: AtomicU32::new(0),
+                valid: AtomicU32::new(0),
+            }),
+            models: Arc::new(GgufModels),
+            store: store.clone(),
+            clock: Arc::new(RealClock(Instant::now())),
+            data_dir: bed.data.clone(),
+        };
+        Self { bed, store, ports }
+    }
+
+    pub fn engine(&self) -> (Engine, Receiver<Event>) {
+        Engine::new(self.ports.clone())
+    }
+
+    /// The same desk on another machine.
+    pub fn moves_to(&mut self, machine: &str) {
+        self.ports.probe = AsIfReal::load(machine);
+    }
+
+    /// A search of flash attention, or its session gone on with.
+    pub fn tune(&self, resume: Option<i64>) -> Command {
+        self.tune_with(resume, 4)
+    }
+
+    /// The same with so many processes per arm in the confirmation.
+    pub fn tune_with(&self, resume: Option<i64>, processes: u32) -> Command {
+        Command::Tune(TuneRequest {
+            model: self.bed.model.clone(),
+            runtime: None,
+            device: None,
+            goal: Goal::Generation,
+            request_shape: RequestShape::default(),
+            allow_kv_quant: false,
+            repetitions: None,
+            processes: Some(processes),
+            time_limit_secs: None,
+            only: vec!["flash-attn".to_owned()],
+            prompt_tokens: None,
+            generated_tokens: None,
+            depth: 0,
+            resume,
+            against: None,
+        })
+    }
+
+    /// A job that measures nothing.
+    pub fn synth(&self, name: &str) -> Command {
+        Command::Synth(SynthRequest {
+            shape: "tiny".to_owned(),
+            output: self.bed.fake.scratch().join(name),
+            sparse: true,
+            seed: 0,
+        })
+    }
+}
+
+/// How a job ended; events of others are passed over.
+pub fn finished(events: &Receiver<Event>, job: JobId) -> Outcome {
+    loop {
+        let event = events.recv_timeout(PATIENCE).unwrap();
+        match event.kind {
+            EventKind::Finished(outcome) if event.job == job => return outcome,
+            _ => {}
+        }
+    }
+}
