@@ -16,6 +16,9 @@ use super::message::{JobError, TuneRequest};
 use super::prepare::{self, TuneConfig, Workplace};
 use super::report::{self, Overhead};
 
+/// Code of the error of a session whose baseline does not run: resuming it would end the same way.
+pub const NOTHING_RUNS: &str = "nothing-runs";
+
 /// Searches, confirms, and stores a profile if there is a winner.
 ///
 /// # Errors
@@ -190,7 +193,7 @@ fn search(
         &overhead,
     )?;
     if let Some(failure) = &outcome.failure {
-        return Err(JobError::new("nothing-runs", outcome.reason.clone())
+        return Err(JobError::new(NOTHING_RUNS, outcome.reason.clone())
             .hint(failure.class.advice())
             .into());
     }

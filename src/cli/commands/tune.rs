@@ -12,6 +12,7 @@ use crate::cli::render::{plan, tune};
 use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
 use crate::engine::prepare;
+use crate::engine::tune::NOTHING_RUNS;
 use crate::ports::{SessionKind, SessionState};
 
 use super::open::Place;
@@ -106,7 +107,8 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
     })
 }
 
-/// The session to go on with: the one named, else the newest `tune` that did not end (of this model, where one is given).
+/// The session to go on with: the one named, else the newest `tune` without a result (of this model, where one is
+/// given) that may still get one: it was killed or cancelled, or failed for want of a disk, not of a baseline.
 fn resumable(
     named: Option<i64>,
     model: Option<PathBuf>,
@@ -121,18 +123,19 @@ fn resumable(
         }
         return Ok((model.unwrap_or(session.begun.model.path), id));
     }
-    let unfinished = |state: Option<SessionState>| {
-        !matches!(state, Some(SessionState::Done | SessionState::Failed))
-    };
     for line in ports.store.sessions(RESUME_DEPTH)? {
-        if line.kind != SessionKind::Tune || !unfinished(line.state) {
+        if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {
             continue;
         }
         let Some(session) = ports.store.session(line.id)? else {
             continue;
         };
+        let is_hopeless = session
+            .end
+            .is_some_and(|e| e.result["code"] == NOTHING_RUNS);
         let path = session.begun.model.path;
         match &model {
+            _ if is_hopeless => {}
             Some(wanted) if !same_file(wanted, &path) => {}
             _ => return Ok((model.unwrap_or(path), line.id)),
         }
