@@ -391,3 +391,6 @@ fn limit(device: &RuntimeDevice, gpus: &[Gpu]) -> (String, Bytes) {
     let free = budget.unwrap_or(device.free);
     (device.id.clone(), free.saturating_sub(MEMORY_RESERVE))
 }
+
+#[cfg(test)]
+mod tests;
