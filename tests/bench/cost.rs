@@ -28,8 +28,8 @@ const COMPARE_BOUND_MS: f64 = 30.0;
 const OWN_BOUND_PCT: f64 = 1.0;
 /// Most memory of a tune, 10^6 bytes.
 const PEAK_BOUND_MB: f64 = 60.0;
-/// One repetition of the simulated llama-bench: about 160 of them make a session of a minute.
-const REPETITION: &str = "sleep_ms_per_rep = 400\n";
+/// One repetition of the simulated llama-bench: about 300 of them make a session of a minute.
+const REPETITION: &str = "sleep_ms_per_rep = 200\n";
 /// How often the peak of a running tune is read; the kernel keeps it, so only the last reading counts.
 const LOOK: Duration = Duration::from_millis(50);
 
