@@ -16,7 +16,7 @@ const GROUPS: usize = 4;
 const NEUTRAL_LOSS_PCT: f64 = 2.0;
 
 /// One value within noise of helping.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Neutral {
     dimension: String,
     value: String,
@@ -59,8 +59,8 @@ fn spent(search: &Search<'_, '_>, session: &Session<'_>) -> bool {
     session.left() <= CONFIRMATION_RESERVE + DROP_ONE_RUNS + 1 || search.out_of_time(session)
 }
 
-/// Settings that were not adopted and do not cost more than noise, by what is known of the baseline by now: the best value
-/// of each dimension that the best so far does not set; most helpful first.
+/// Settings that were not adopted and do not cost more than noise, by what is known of the baseline by now, of
+/// dimensions that the best so far does not set; most helpful first.
 fn pool(search: &Search<'_, '_>) -> Vec<Neutral> {
     let best = search.best_settings();
     let noise_pct = search.baseline.noise_pct();
@@ -78,15 +78,9 @@ fn pool(search: &Search<'_, '_>) -> Vec<Neutral> {
         })
         .filter(|n| n.gain_pct >= -noise_pct.max(NEUTRAL_LOSS_PCT))
         .collect();
+    neutral.retain(|n| !best.0.contains_key(&n.dimension));
     neutral.sort_by(|a, b| b.gain_pct.total_cmp(&a.gain_pct));
-    let mut pool: Vec<Neutral> = Vec::new();
-    for neutral in neutral {
-        let taken = pool.iter().any(|n| n.dimension == neutral.dimension);
-        if !taken && !best.0.contains_key(&neutral.dimension) {
-            pool.push(neutral);
-        }
-    }
-    pool
+    neutral
 }
 
 /// Looks for a pair among `pool`; true once one was adopted. It must bring at least half of `gain_pct`, the gain that made
@@ -149,28 +143,30 @@ fn unions(search: &Search<'_, '_>, pool: &[Neutral]) -> Vec<Union> {
     unions
 }
 
-/// A union on top of the best so far. Where settings exclude each other the later one is left out, and a second union
-/// begins with it: no setting goes untried because of another.
+/// A union on top of the best so far. Where settings exclude each other the later ones are left out, and a further union
+/// begins with them: no setting goes untried because of another.
 fn compatible(search: &Search<'_, '_>, union: &[Neutral]) -> Vec<Union> {
-    let gather = |first: Option<&Neutral>| {
-        let (mut taken, mut left_out) = (Vec::new(), Vec::new());
-        let mut settings = search.best_settings();
-        let rest = union
-            .iter()
-            .filter(|n| first.is_none_or(|f| f.dimension != n.dimension));
-        for neutral in first.into_iter().chain(rest) {
+    let mut variants: Vec<Union> = Vec::new();
+    let mut waiting: Vec<Neutral> = union.to_vec();
+    while !waiting.is_empty() {
+        let (mut taken, mut settings) = (Vec::<Neutral>::new(), search.best_settings());
+        let rest = union.iter().filter(|n| !waiting.contains(n));
+        for neutral in waiting.iter().chain(rest) {
+            let clash = taken.iter().any(|n| n.dimension == neutral.dimension);
             let offer = &search.plan.offer;
-            match offer.compose(&settings, &neutral.dimension, &neutral.value) {
-                Ok(wider) => {
-                    settings = wider;
-                    taken.push(neutral.clone());
-                }
-                Err(_) => left_out.push(neutral.clone()),
+            let wider = offer.compose(&settings, &neutral.dimension, &neutral.value);
+            if let (false, Ok(wider)) = (clash, wider) {
+                settings = wider;
+                taken.push(neutral.clone());
             }
         }
-        ((taken, settings), left_out)
-    };
-    let (whole, left_out) = gather(None);
-    let others = left_out.iter().map(|n| gather(Some(n)).0);
-    std::iter::once(whole).chain(others).collect()
+        // Its first one is always taken, unless the best itself excludes it.
+        let before = waiting.len();
+        waiting.retain(|n| !taken.contains(n));
+        if waiting.len() == before {
+            break;
+        }
+        variants.push((taken, settings));
+    }
+    variants
 }

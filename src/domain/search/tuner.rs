@@ -99,7 +99,7 @@ impl<M: Method> Driver<M> {
                 Step::Run(wanted) => Some(wanted.as_ref()),
                 Step::Done(_) => None,
             };
-            if wanted != Some(planned) {
+            if !wanted.is_some_and(|w| same_run(w, planned)) {
                 return Err(ReplayError {
                     seq: driver.recorded,
                     planned: wanted
@@ -165,6 +165,14 @@ impl<M: Method> Driver<M> {
         ranking.sort_by(|a, b| change(b).total_cmp(&change(a)));
         ranking
     }
+}
+
+/// Is a stored run the one asked for? Its early-stop limits follow from the runs before it.
+fn same_run(wanted: &PlannedRun, stored: &PlannedRun) -> bool {
+    let key = |p: &PlannedRun| (p.stage, p.side, p.repetitions, p.log_buffers);
+    key(wanted) == key(stored)
+        && wanted.settings == stored.settings
+        && wanted.purpose == stored.purpose
 }
 
 fn evaluate<M: Method>(
