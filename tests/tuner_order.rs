@@ -432,7 +432,11 @@ fn a_guard_that_cannot_be_told_from_noise_is_not_saved() {
         let mut run = bench.run(p);
         if p.stage == Stage::Confirmation && p.side == Some(Side::B) {
             confirmed += 1;
-            let factor = if confirmed % 2 == 0 { 1.08 } else { 0.92 };
+            let factor = if confirmed.is_multiple_of(2) {
+                1.08
+            } else {
+                0.92
+            };
             scale(&mut run, TestSpec::prompt(512), factor);
         }
         run
@@ -459,9 +463,9 @@ fn scale(run: &mut Run, test: TestSpec, factor: f64) {
             .find(|t| t.test == test)
             .unwrap()
             .samples_ns;
-        samples
-            .iter_mut()
-            .for_each(|ns| *ns = (*ns as f64 * factor) as u64);
+        for ns in samples {
+            *ns = (*ns as f64 * factor) as u64;
+        }
     }
 }
 

@@ -84,74 +84,98 @@ fn best_of_grid(plan: &TunePlan, truth: &Truth) -> f64 {
     grid.iter().map(|s| truth.rates(s).1).fold(0.0, f64::max)
 }
 
-fn planted() -> Truth {
-    Truth::neutral(187.0, 22.81).pair(&["async=off", "fa-sparse=off"], 1.0, 1.08)
+/// At least this share of sessions must find a pair planted beside a setting worth 67 % and several harmful ones; percent.
+const HARD_PAIR_PCT: u32 = 95;
+
+/// Nothing does anything: at most one session in a hundred saves a profile.
+fn nothing_to_find(sessions: u32) {
+    let truth = Truth::neutral(187.0, 22.81);
+    let tally = study("A/A", sessions, &rx580_plan(), &truth, &[]);
+    assert!(tally.saved * 100 <= sessions, "{tally:?}");
+    assert!(tally.most_processes <= 80, "{tally:?}");
 }
 
-fn planted_on_top() -> Truth {
-    Truth::rx580().pair(&["nodes-per-submit=400", "multi-add=off"], 1.0, 1.08)
+/// The paper's card: the graphics queue is found in all, and nothing saved is worse than stock or far from the best.
+fn the_papers_card(sessions: u32) {
+    let wanted = [("graphics-queue", "on")];
+    let tally = study("RX 580", sessions, &rx580_plan(), &Truth::rx580(), &wanted);
+    assert_eq!(tally.found, sessions, "{tally:?}");
+    assert_eq!(tally.worse_than_stock, 0, "{tally:?}");
+    assert_eq!(tally.within_two_percent, sessions, "{tally:?}");
+    assert!(tally.most_processes <= 80, "{tally:?}");
 }
 
-fn all(sessions: u32) {
-    let plan = rx580_plan();
-    let nothing = study("A/A", sessions, &plan, &Truth::neutral(187.0, 22.81), &[]);
-    assert!(
-        nothing.saved * 100 <= sessions,
-        "A/A sessions saved a profile: {nothing:?}"
-    );
-    assert!(nothing.most_processes <= 80);
+/// Two settings worth 8 % together and nothing alone are found in at least 99 of 100 sessions.
+fn a_planted_pair(sessions: u32) {
+    let truth = Truth::neutral(187.0, 22.81).pair(&["async=off", "fa-sparse=off"], 1.0, 1.08);
+    let wanted = [("async", "off"), ("fa-sparse", "off")];
+    let tally = study("planted pair", sessions, &rx580_plan(), &truth, &wanted);
+    assert!(tally.found * 100 >= sessions * 99, "{tally:?}");
+    assert_eq!(tally.worse_than_stock, 0, "{tally:?}");
+    assert!(tally.most_processes <= 80, "{tally:?}");
+}
 
-    let real = study(
-        "RX 580",
-        sessions,
-        &plan,
-        &Truth::rx580(),
-        &[("graphics-queue", "on")],
-    );
-    assert_eq!(real.worse_than_stock, 0, "{real:?}");
-    assert_eq!(
-        real.found, sessions,
-        "the graphics queue was missed: {real:?}"
-    );
-    assert_eq!(real.within_two_percent, sessions, "{real:?}");
-    assert!(real.most_processes <= 80);
-
-    let pair = [("async", "off"), ("fa-sparse", "off")];
-    let pair = study("planted pair", sessions, &plan, &planted(), &pair);
-    assert_eq!(pair.worse_than_stock, 0, "{pair:?}");
-    assert!(pair.most_processes <= 80);
-    assert_eq!(
-        pair.found, sessions,
-        "the planted pair was missed: {pair:?}"
-    );
-
-    let both = [
+/// The same beside the paper's effects, with the second value of a dimension in the pair.
+fn a_pair_beside_the_papers_effects(sessions: u32) {
+    let pair = ["nodes-per-submit=400", "multi-add=off"];
+    let truth = Truth::rx580().pair(&pair, 1.0, 1.08);
+    let wanted = [
         ("graphics-queue", "on"),
         ("nodes-per-submit", "400"),
         ("multi-add", "off"),
     ];
-    let both = study(
-        "planted pair beside the graphics queue",
+    let tally = study(
+        "pair on the RX 580",
         sessions,
-        &plan,
-        &planted_on_top(),
-        &both,
+        &rx580_plan(),
+        &truth,
+        &wanted,
     );
-    assert_eq!(both.worse_than_stock, 0, "{both:?}");
-    assert!(both.most_processes <= 80);
-    assert_eq!(
-        both.found, sessions,
-        "the planted pair was missed: {both:?}"
-    );
+    assert!(tally.found * 100 >= sessions * HARD_PAIR_PCT, "{tally:?}");
+    assert_eq!(tally.worse_than_stock, 0, "{tally:?}");
+    assert!(tally.most_processes <= 80, "{tally:?}");
 }
 
 #[test]
-fn a_hundred_sessions_of_each_kind() {
-    all(100);
+fn a_hundred_sessions_with_nothing_to_find() {
+    nothing_to_find(100);
 }
 
 #[test]
-#[ignore = "1,000 sessions of each kind: minutes in a release build"]
-fn tuner_study() {
-    all(1000);
+fn a_hundred_sessions_on_the_papers_card() {
+    the_papers_card(100);
+}
+
+#[test]
+fn a_hundred_sessions_with_a_planted_pair() {
+    a_planted_pair(100);
+}
+
+#[test]
+fn a_hundred_sessions_with_a_pair_beside_the_papers_effects() {
+    a_pair_beside_the_papers_effects(100);
+}
+
+#[test]
+#[ignore = "1,000 sessions: for a release build"]
+fn tuner_study_nothing_to_find() {
+    nothing_to_find(1000);
+}
+
+#[test]
+#[ignore = "1,000 sessions: for a release build"]
+fn tuner_study_the_papers_card() {
+    the_papers_card(1000);
+}
+
+#[test]
+#[ignore = "1,000 sessions: for a release build"]
+fn tuner_study_a_planted_pair() {
+    a_planted_pair(1000);
+}
+
+#[test]
+#[ignore = "1,000 sessions: for a release build"]
+fn tuner_study_a_pair_beside_the_papers_effects() {
+    a_pair_beside_the_papers_effects(1000);
 }

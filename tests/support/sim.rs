@@ -172,11 +172,13 @@ impl Bench {
                 let cold = if i == 0 { 1.0 - self.noise.cold } else { 1.0 };
                 let secs =
                     f64::from(test.tokens()) / (rate * cold * self.normal(self.noise.repetition));
-                let limits = planned
+                let mut limits = planned
                     .early_stop
                     .iter()
                     .flat_map(|e| &e.max_repetition_secs);
-                for &(_, limit_secs) in limits.filter(|(t, limit)| *t == test && secs > *limit) {
+                if let Some(&(_, limit_secs)) =
+                    limits.find(|(t, limit)| *t == test && secs > *limit)
+                {
                     return run(
                         RunOutcome::StoppedEarly {
                             test,
