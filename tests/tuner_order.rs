@@ -245,6 +245,36 @@ fn c15_stock_fails_and_the_graphics_queue_becomes_the_baseline() {
 }
 
 #[test]
+fn a_gain_over_a_fallback_baseline_says_against_what() {
+    let outcome = OrderTest::new(&[("a", &["on"]), ("b", &["on"])])
+        .plan(|p| p.fallbacks = vec![settings("a=on")])
+        .truth(|t| Truth {
+            stock_fails: Some(FailureClass::OutOfMemory),
+            ..t.with("b=on", 1.0, 1.2)
+        })
+        .expect(&[
+            "warm stock",
+            "warm a=on",
+            "base a=on",
+            "base a=on",
+            // a=on is the baseline itself: nothing to screen.
+            "base a=on",
+            "screen a=on b=on",
+            "screen a=on b=on",
+            "base a=on",
+            "warm a=on b=on",
+            "ABBABAAB",
+        ]);
+    assert_eq!(outcome.winner, Some(settings("a=on b=on")));
+    assert_eq!(
+        outcome.introduced_by,
+        vec![("a".to_owned(), 2), ("b".to_owned(), 5)]
+    );
+    let wanted = "stock failed (out of memory: as scripted); the baseline is a=on; ";
+    assert!(outcome.reason.starts_with(wanted), "{}", outcome.reason);
+}
+
+#[test]
 fn no_baseline_at_all_is_a_failure_with_its_class() {
     let mut plan = rx580_plan();
     plan.processes = Some(4);
@@ -399,6 +429,11 @@ fn a_winner_that_harms_the_guard_is_rejected_and_the_next_finalist_confirmed() {
         .1;
     assert_eq!(outcome.winner, Some(settings("a=2")));
     assert_eq!(outcome.confirmations.len(), 1);
+    let harmed = outcome.candidates[0].reason.as_ref().unwrap();
+    assert_eq!(
+        harmed,
+        "nothing is built on it: a guarded metric changed by -10.0 %"
+    );
 
     let outcome = OrderTest::new(&[("a", &["1"])])
         .truth(|t| t.with("a=1", 0.965, 1.3))

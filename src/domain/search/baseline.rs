@@ -263,6 +263,11 @@ impl<'h> Baseline<'h> {
         (load, repetition)
     }
 
+    /// Place of its first run in the session.
+    pub fn first_seq(&self) -> Option<u32> {
+        self.runs.first().map(|(_, recorded)| recorded.seq)
+    }
+
     /// For the outcome.
     pub fn summary(&self) -> BaselineSummary {
         let runs = self.valid().count();

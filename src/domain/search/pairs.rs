@@ -6,7 +6,7 @@
 use crate::domain::types::{Settings, Stage};
 
 use super::plan::{CONFIRMATION_RESERVE, DROP_ONE_RUNS};
-use super::session::{Known, Session};
+use super::session::{Known, Session, TuneNote};
 use super::trials::Search;
 
 /// Groups whose unions of two cover every pair in six processes.
@@ -49,6 +49,8 @@ fn second_chance<'h>(search: &mut Search<'_, 'h>, session: &mut Session<'h>) -> 
         if !spent(search, session) {
             let purpose = format!("{} again", search.candidates[candidate].settings);
             search.measure_again(session, candidate, &purpose)?;
+            let candidate = search.candidates[candidate].clone();
+            session.notes.push(TuneNote::Screened { candidate });
         }
     }
     Ok(())

@@ -97,13 +97,23 @@ impl<'p, 'h> Search<'p, 'h> {
         least_pct: f64,
     ) -> Known<Tried> {
         let index = self.measure(session, stage, settings, purpose)?;
-        let adopted = self.wins(index, least_pct) && {
+        let first = self.wins(index, least_pct);
+        if first {
             self.measure_again(session, index, &format!("{purpose} again"))?;
-            self.wins(index, least_pct)
-        };
+        }
+        let adopted = first && self.wins(index, least_pct);
+        let harmed = self.harmed(index);
+        let candidate = &mut self.candidates[index];
+        candidate.adopted |= adopted;
         if adopted {
             self.best = Some(index);
-            self.candidates[index].adopted = true;
+        } else if candidate.status == CandidateStatus::Ok {
+            candidate.reason = match candidate.guard_pct {
+                Some(guard) if harmed => Some(format!(
+                    "nothing is built on it: a guarded metric changed by {guard:+.1} %"
+                )),
+                _ => first.then(|| "a second process did not repeat the gain".to_owned()),
+            };
         }
         let candidate = self.candidates[index].clone();
         session.notes.push(TuneNote::Screened { candidate });

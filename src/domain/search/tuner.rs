@@ -253,10 +253,7 @@ fn stages<'h>(search: &mut Search<'_, 'h>, session: &mut Session<'h>) -> Known<D
 
 impl TunePlan {
     fn ended(session: &Session<'_>, search: Search<'_, '_>, decision: Decision) -> TuneOutcome {
-        let introduced_by = decision
-            .winner
-            .as_ref()
-            .map(|w| introductions(w, &search.candidates));
+        let introduced_by = decision.winner.as_ref().map(|w| introductions(w, &search));
         let reason = match &search.baseline.stock_failure {
             Some(failure) => format!(
                 "stock failed ({failure}); the baseline is {}; {}",
@@ -309,18 +306,24 @@ impl TunePlan {
     }
 }
 
-/// For each setting the run that brought it in: the first adopted candidate that has it, else the first one.
-fn introductions(winner: &Settings, candidates: &[Candidate]) -> Vec<(String, u32)> {
+/// For each setting the run that brought it in: the baseline's first, where stock failed and the baseline has it; else
+/// that of the first adopted candidate that has it, or of the first one.
+fn introductions(winner: &Settings, search: &Search<'_, '_>) -> Vec<(String, u32)> {
     let first = |dimension: &String, value: &String, adopted: bool| {
-        candidates
+        let mut having = search
+            .candidates
             .iter()
             .filter(|c| c.adopted || !adopted)
-            .find(|c| c.settings.0.get(dimension) == Some(value))
-            .and_then(|c| c.runs.first().copied())
+            .filter(|c| c.settings.0.get(dimension) == Some(value));
+        having.find_map(|c| c.runs.first().copied())
     };
     let introduced = winner.0.iter().filter_map(|(d, v)| {
-        let seq = first(d, v, true).or_else(|| first(d, v, false))?;
-        Some((d.clone(), seq))
+        let seq = if search.baseline.settings.0.get(d) == Some(v) {
+            search.baseline.first_seq()
+        } else {
+            first(d, v, true).or_else(|| first(d, v, false))
+        };
+        Some((d.clone(), seq?))
     });
     introduced.collect()
 }
