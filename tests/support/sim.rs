@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flux::domain::search::{
     Capabilities, Driver, Method, Offer, OfferRules, OfferedDimension, OfferedValue, PlanInput,
-    SearchSpace, Step, TunePlan, Tuner,
+    SearchSpace, Step, TuneOutcome, TunePlan, Tuner,
 };
 use flux::domain::types::{
     Backend, BufferUse, Bytes, Failure, FailureClass, Features, Goal, PlannedRun, RawOutput, Run,
-    RunOutcome, Settings, TestSamples, TestSpec, Timestamp,
+    RunOutcome, Settings, Stage, TestSamples, TestSpec, Timestamp,
 };
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -268,7 +268,7 @@ pub fn tune(
     truth: Truth,
     noise: Noise,
     seed: u64,
-) -> (Vec<(PlannedRun, Run)>, flux::domain::search::TuneOutcome) {
+) -> (Vec<(PlannedRun, Run)>, TuneOutcome) {
     let mut bench = Bench::new(truth, noise, plan.tests(), seed);
     finish(&mut Tuner::new(plan.clone()), |p| bench.run(p))
 }
@@ -344,4 +344,71 @@ pub fn rx580_plan() -> TunePlan {
         .offer(&rx580(), &rules)
         .expect("known names");
     TunePlan::new(offer, PlanInput::new(Goal::Generation)).expect("a plan")
+}
+
+/// A search on a scripted machine, and what it must run in which order.
+pub struct OrderTest {
+    pub plan: TunePlan,
+    pub truth: Truth,
+}
+
+impl OrderTest {
+    /// Four processes per arm, so that a confirmation reads A-B-B-A B-A-A-B.
+    pub fn new(dimensions: &[(&str, &[&str])]) -> Self {
+        let mut plan = plan(dimensions);
+        plan.processes = Some(4);
+        Self {
+            plan,
+            truth: Truth::neutral(1000.0, 100.0),
+        }
+    }
+
+    pub fn truth(mut self, change: impl FnOnce(Truth) -> Truth) -> Self {
+        self.truth = change(self.truth);
+        self
+    }
+
+    pub fn plan(mut self, change: impl FnOnce(&mut TunePlan)) -> Self {
+        change(&mut self.plan);
+        self
+    }
+
+    /// One word per run: stage letter and settings; a run of a confirmation is its side alone.
+    pub fn run(self) -> (Vec<String>, TuneOutcome) {
+        let (runs, outcome) = tune(&self.plan, self.truth, Noise::QUIET, 7);
+        (runs.iter().map(|(p, _)| word(p)).collect(), outcome)
+    }
+
+    pub fn expect(self, order: &[&str]) -> TuneOutcome {
+        let (words, outcome) = self.run();
+        let mut wanted = Vec::new();
+        for line in order {
+            if line.chars().all(|c| c == 'A' || c == 'B') {
+                wanted.extend(line.chars().map(String::from));
+            } else {
+                wanted.push((*line).to_owned());
+            }
+        }
+        assert_eq!(words, wanted);
+        outcome
+    }
+}
+
+pub fn word(planned: &PlannedRun) -> String {
+    let stage = match planned.stage {
+        Stage::WarmUp => "warm",
+        Stage::Baseline => "base",
+        Stage::Screening => "screen",
+        Stage::Pairs => "pair",
+        Stage::DropOne => "drop",
+        Stage::Confirmation => return format!("{:?}", planned.side.expect("a side")),
+    };
+    format!("{stage} {}", planned.settings)
+}
+
+pub fn settings(text: &str) -> Settings {
+    let pairs = text
+        .split_whitespace()
+        .map(|w| w.split_once('=').expect("name=value"));
+    Settings(pairs.map(|(d, v)| (d.to_owned(), v.to_owned())).collect())
 }
