@@ -1,1 +1,140 @@
-//! Not written yet.
+//! Builds the real adapters; the only place that sees both sides (design section 1).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::domain::types::{Backend, Machine, Runtime, Timestamp};
+use crate::engine::Ports;
+use crate::gguf::GgufModels;
+use crate::ports::{
+    CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runtimes,
+};
+use crate::probe::{FixtureProbe, MachineReader};
+use crate::runtime::bench::BenchRunner;
+use crate::runtime::catalog::Catalog;
+use crate::store::SqliteStore;
+
+pub use crate::store::Access;
+
+/// How to open.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Data folder; `None` is the operating system's usual one.
+    pub data_dir: Option<PathBuf>,
+    /// An exported machine to act as: its folder or name.
+    pub machine: Option<PathBuf>,
+    /// What the command needs of the store.
+    pub access: Access,
+}
+
+/// What was opened.
+pub struct Opened {
+    /// The world.
+    pub ports: Ports,
+    /// What the user should know.
+    pub notices: Vec<Notice>,
+}
+
+/// Opens the data folder and builds every adapter.
+///
+/// # Errors
+/// No usual data folder on this system, an unreadable fixture, or a store that cannot be opened.
+pub fn open(options: &Options) -> PortResult<Opened> {
+    let data_dir = match &options.data_dir {
+        Some(dir) => dir.clone(),
+        None => default_data_dir()?,
+    };
+    let store = SqliteStore::open(&data_dir, options.access)?;
+    let notices = store.opened().notices.clone();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
+    let catalog = Catalog::new(&data_dir);
+    let (probe, runtimes): (Arc<dyn MachineProbe>, Arc<dyn Runtimes>) = match &options.machine {
+        Some(folder) => {
+            let probe = FixtureProbe::load(folder)?;
+            let exported = probe.runtimes().to_vec();
+            (
+                Arc::new(probe),
+                Arc::new(WithExported { catalog, exported }),
+            )
+        }
+        None => (Arc::new(MachineReader::new()), Arc::new(catalog)),
+    };
+    let ports = Ports {
+        probe,
+        runtimes,
+        runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
+        models: Arc::new(GgufModels),
+        store: Arc::new(store),
+        clock,
+        data_dir,
+    };
+    Ok(Opened { ports, notices })
+}
+
+/// Writes a scan as a fixture into `dir` and returns the file.
+///
+/// # Errors
+/// The folder holds something already, or cannot be written.
+pub fn export_machine(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+    crate::probe::export(machine, runtimes, dir)
+}
+
+fn default_data_dir() -> PortResult<PathBuf> {
+    directories::ProjectDirs::from("", "", "flux")
+        .map(|dirs| dirs.data_dir().to_path_buf())
+        .ok_or_else(|| {
+            PortError::new("this system names no folder for application data")
+                .hint("choose one with --data-dir")
+        })
+}
+
+struct SystemClock(Instant);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(jiff::Timestamp::now().as_millisecond())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Builds that run here first, then those the exported machine had: the latter can be planned with, not run.
+struct WithExported {
+    catalog: Catalog,
+    exported: Vec<Runtime>,
+}
+
+impl Runtimes for WithExported {
+    fn list(&self) -> Vec<Runtime> {
+        let mut all = self.catalog.list();
+        all.extend(self.exported.iter().cloned());
+        all
+    }
+
+    fn resolve(&self, name_or_dir: &str) -> PortResult<Runtime> {
+        let exported = self.exported.iter().find(|r| r.name == name_or_dir);
+        exported
+            .cloned()
+            .map_or_else(|| self.catalog.resolve(name_or_dir), Ok)
+    }
+
+    fn add(&self, dir: &Path) -> PortResult<Runtime> {
+        self.catalog.add(dir)
+    }
+
+    fn remove(&self, name: &str) -> PortResult<Runtime> {
+        self.catalog.remove(name)
+    }
+
+    fn install(
+        &self,
+        backend: Backend,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(InstallProgress),
+    ) -> PortResult<Runtime> {
+        self.catalog.install(backend, cancel, progress)
+    }
+}

@@ -8,9 +8,8 @@ mod bench_runs;
 mod fake_runtime;
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use bench_runs::{CARD, CARD_TOML, failed, failed_as, request, run, run_scripted, valid};
+use bench_runs::{CARD, CARD_TOML, failed, failed_as, is_alone, request, run, run_scripted, valid};
 use fake_runtime::FakeRuntime;
 use flux::domain::types::{FailureClass, RunRequest};
 use serde_json::json;
@@ -115,20 +114,14 @@ fn c06_a_split_read_as_two_tests_is_a_failed_run() {
 #[test]
 fn c10_an_inherited_switch_never_reaches_the_baseline() {
     const SWITCH: &str = "GGML_VK_ALLOW_GRAPHICS_QUEUE";
-    if std::env::var_os(SWITCH).is_none() {
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "c10_an_inherited_switch_never_reaches_the_baseline",
-            ])
-            .env(SWITCH, "0")
-            .env("LLAMA_ARG_THREADS", "7")
-            .stdout(std::process::Stdio::null())
-            .status()
-            .unwrap();
-        assert!(status.success());
+    let inherited = [(SWITCH, "0"), ("LLAMA_ARG_THREADS", "7")];
+    if !is_alone(
+        "c10_an_inherited_switch_never_reaches_the_baseline",
+        &inherited,
+    ) {
         return;
     }
+    assert!(std::env::var_os(SWITCH).is_some());
     let fake = FakeRuntime::new("");
     let mut request = request(&fake);
     let stock = run(&request);

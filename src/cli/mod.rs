@@ -1,8 +1,52 @@
-//! The command line.
+//! The command line (design section 2): a thin layer over the engine. Results on stdout, all else on stderr.
 
+mod args;
+mod commands;
+mod error;
+mod file;
+mod job;
+mod output;
+mod progress;
+mod render;
+mod signals;
+mod text;
+
+use std::io;
 use std::process::ExitCode;
 
-/// Runs the command line.
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use args::Cli;
+use output::{Output, say};
+
+/// Runs the command line. 0: ran to its end, whatever the verdict; 1: failed; 2: usage; 130: cancelled.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = Cli::parse();
+    if cli.global.verbose {
+        log_to_stderr();
+    }
+    let output = Output::new(&cli.global);
+    match commands::run(cli, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = error.text();
+            if !text.is_empty() {
+                say(&text);
+            }
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// `-v`: everything of Flux from debug up; `FLUX_LOG` chooses otherwise.
+fn log_to_stderr() {
+    let filter =
+        EnvFilter::try_from_env("FLUX_LOG").unwrap_or_else(|_| EnvFilter::new("flux=debug"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false);
+    // Only a second subscriber is refused, and there is none.
+    let _ = subscriber.try_init();
 }

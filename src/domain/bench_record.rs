@@ -188,7 +188,6 @@ fn object_end(text: &str) -> Option<usize> {
 /// The object with bare `nan`, `inf`, `NA`, `NULL` outside strings written as JSON's `null`.
 fn with_nulls(object: &str) -> String {
     let mut out = String::with_capacity(object.len());
-    // Odd pieces between unescaped quotes are strings; a quote after a backslash stays inside its piece.
     let mut in_string = false;
     let mut word = String::new();
     let mut previous = ' ';

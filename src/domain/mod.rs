@@ -2,6 +2,7 @@
 
 pub mod bench_record;
 pub mod compare;
+pub mod doctor;
 pub mod fingerprint;
 pub mod machine;
 pub mod search;

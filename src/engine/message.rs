@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::types::{Goal, RequestShape, Settings, Timestamp};
-use crate::ports::{Notice, PortError};
+use crate::domain::types::{Backend, Goal, PlannedRun, RequestShape, Settings, Timestamp};
+use crate::ports::{Notice, PortError, SynthRequest};
 
 /// A job's number, never used twice in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,10 +47,8 @@ pub struct TuneRequest {
     pub depth: u32,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
-    /// A further baseline the winner must not lose to.
+    /// A further baseline the winner must not lose to: the user's own llama-server command, split into words.
     pub against: Option<Vec<String>>,
-    /// Exported machine to act as.
-    pub machine: Option<PathBuf>,
 }
 
 /// What `flux ab` is asked to do.
@@ -78,6 +76,26 @@ pub struct AbRequest {
     pub generated_tokens: Option<u32>,
     /// Context depth.
     pub depth: u32,
+}
+
+/// What the engine can be asked to do in the background.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Search and confirm.
+    Tune(TuneRequest),
+    /// Compare two arms.
+    Ab(AbRequest),
+    /// Install a llama.cpp build.
+    Install(Backend),
+    /// Write a random-weight model.
+    Synth(SynthRequest),
+}
+
+impl Command {
+    /// It starts llama-bench: only one such job at a time.
+    pub const fn measures(&self) -> bool {
+        matches!(self, Self::Tune(_) | Self::Ab(_))
+    }
 }
 
 /// A stage of a job, for determinate progress.
@@ -155,7 +173,7 @@ pub enum EventKind {
         /// Place in the session.
         seq: u32,
         /// What was asked.
-        planned: Box<crate::domain::types::PlannedRun>,
+        planned: Box<PlannedRun>,
         /// Mean rate per test label; empty for a run without samples.
         metrics: BTreeMap<String, f64>,
         /// Why there are no samples.
@@ -173,8 +191,8 @@ pub enum EventKind {
         processes: u32,
         /// Repetitions in each.
         repetitions: u32,
-        /// Smallest effect, percent of the baseline.
-        smallest_effect_pct: f64,
+        /// Smallest effect, percent of the baseline; `None` without a spread to plan from.
+        smallest_effect_pct: Option<f64>,
     },
     /// A confirmation ended; the document `flux tune --json` prints for it.
     Verdict {

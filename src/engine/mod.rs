@@ -1,11 +1,30 @@
-//! Jobs, threads, cancellation, and the one protocol that every reader sees.
+//! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
+pub mod ab;
+pub mod install;
+mod job;
+mod measure;
 pub mod message;
+pub mod prepare;
+pub mod report;
+pub mod run;
+pub mod tune;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
-use crate::ports::{Clock, MachineProbe, Models, Runner, Runtimes, Store};
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::ports::{CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Store};
+
+use job::JobContext;
+use message::{Command, Event, JobError, JobId};
+
+/// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
+const EVENT_CAPACITY: usize = 256;
 
 /// The world as the engine sees it; `wiring` builds the real one, tests build others.
 #[derive(Clone)]
@@ -24,4 +43,105 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Where Flux keeps its data.
     pub data_dir: PathBuf,
+}
+
+struct Running {
+    cancel: CancelToken,
+    thread: JoinHandle<()>,
+    measures: bool,
+}
+
+/// Owns the jobs. Dropping it ends every job at once and waits until the last child is reaped.
+pub struct Engine {
+    ports: Ports,
+    events: Sender<Event>,
+    next: AtomicU64,
+    running: HashMap<JobId, Running>,
+}
+
+impl Engine {
+    /// An engine over `ports`, and the one stream of its events.
+    pub fn new(ports: Ports) -> (Self, Receiver<Event>) {
+        let (events, receiver) = bounded(EVENT_CAPACITY);
+        (
+            Self {
+                ports,
+                events,
+                next: AtomicU64::new(1),
+                running: HashMap::new(),
+            },
+            receiver,
+        )
+    }
+
+    /// The ports, for queries that are no jobs.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Starts a job on a thread of its own.
+    ///
+    /// # Errors
+    /// A second measuring job (two would measure each other), or no thread could be started.
+    pub fn submit(&mut self, command: Command) -> Result<JobId, JobError> {
+        self.running.retain(|_, job| !job.thread.is_finished());
+        if command.measures() && self.running.values().any(|job| job.measures) {
+            return Err(JobError::new(
+                "busy",
+                "another measurement is running: two would measure each other",
+            )
+            .hint("wait for it, or cancel it"));
+        }
+        let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
+        let cancel = CancelToken::new();
+        let measures = command.measures();
+        let ports = self.ports.clone();
+        let context = JobContext::new(id, self.events.clone(), ports.clock.clone(), cancel.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("job-{}", id.0))
+            .spawn(move || context.perform(|context| dispatch(command, &ports, context)))
+            .map_err(|e| JobError::new("thread", format!("no thread could be started: {e}")))?;
+        self.running.insert(
+            id,
+            Running {
+                cancel,
+                thread,
+                measures,
+            },
+        );
+        Ok(id)
+    }
+
+    /// Asks a job to stop. A job that has ended, or never was, is left alone.
+    pub fn cancel(&self, job: JobId, mode: CancelMode) {
+        if let Some(running) = self.running.get(&job) {
+            running.cancel.cancel(mode);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The reader may be gone or not reading: closing our end first lets blocked jobs see it.
+        for job in self.running.values() {
+            job.cancel.cancel(CancelMode::Now);
+        }
+        for (_, job) in self.running.drain() {
+            // A panic was already turned into a failed job; there is nothing left to report.
+            let _ = job.thread.join();
+        }
+    }
+}
+
+fn dispatch(
+    command: Command,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, job::Ended> {
+    match command {
+        Command::Tune(request) => tune::perform(&request, ports, context),
+        Command::Ab(request) => ab::perform(&request, ports, context),
+        Command::Install(backend) => install::install(backend, ports, context),
+        Command::Synth(request) => install::synthesise(&request, ports, context),
+    }
 }

@@ -1,1 +1,52 @@
-//! Not written yet.
+//! Model files: our own GGUF reader, which trusts no length, and random-weight models with real shapes
+//! (design section 8, `flux models`, `flux model synth`; cases C29 to C35).
+
+mod error;
+mod header;
+mod kv;
+mod list;
+mod model;
+mod shapes;
+mod source;
+mod split;
+mod synth;
+mod tensor_type;
+mod vocabulary;
+mod weights;
+
+use std::path::Path;
+
+use crate::domain::types::{ModelInfo, ModelListing};
+use crate::ports::{CancelToken, Models, PortResult, SynthRequest};
+
+pub use error::HeaderError;
+pub use header::{Header, Tensor, Value};
+pub use model::Model;
+pub use tensor_type::TensorType;
+
+/// Model files on this machine's disks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GgufModels;
+
+impl Models for GgufModels {
+    fn inspect(&self, path: &Path) -> PortResult<ModelInfo> {
+        Model::open(path).map(|model| model.info)
+    }
+
+    fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>> {
+        list::list(dir)
+    }
+
+    fn synthesise(
+        &self,
+        request: &SynthRequest,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> PortResult<ModelInfo> {
+        synth::synthesise(request, cancel, progress)
+    }
+
+    fn shapes(&self) -> Vec<String> {
+        shapes::all().into_iter().map(|shape| shape.name).collect()
+    }
+}

@@ -1,1 +1,20 @@
-//! Not written yet.
+//! Scans this machine, or replays an exported one (paper section 3.1, design section 3).
+//!
+//! Raw facts only: grouping and judging are in `domain::machine`. What cannot be read is a status, never an error.
+
+mod export;
+mod fixture;
+mod host;
+mod reader;
+mod sources;
+mod system_gpus;
+mod system_root;
+pub mod vulkan;
+
+pub use export::export;
+pub use fixture::FixtureProbe;
+pub use reader::MachineReader;
+pub use system_root::SystemRoot;
+
+/// The file of an exported machine.
+pub const MACHINE_FILE: &str = "machine.json";

@@ -116,7 +116,7 @@ pub fn classify(ended: &Ended) -> Failure {
     }
 }
 
-/// Did the log not tell the cause? Without `-v` a build says "failed to load model" also when memory ran out.
+/// May a log of the same failure tell more? Without `-v` a build says "failed to load model" also when memory ran out.
 pub fn is_vague(failure: &Failure) -> bool {
     matches!(
         failure.class,
@@ -154,10 +154,15 @@ fn first_line_with<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// `: <last line>`, or nothing.
+/// Starts of lines in which the library gives its reason, before the tool's own "failed to create context".
+const REASON: &str = "llama_init_from_model:";
+
+/// `: <the library's reason, else the last line>`, or nothing.
 fn last_line(stderr: &str) -> String {
-    let last = stderr.lines().rev().map(str::trim).find(|l| !l.is_empty());
-    last.map(|l| format!(": {l}")).unwrap_or_default()
+    let mut lines = stderr.lines().rev().map(str::trim);
+    let reason = lines.clone().find(|l| l.starts_with(REASON));
+    let line = reason.or_else(|| lines.find(|l| !l.is_empty()));
+    line.map(|l| format!(": {l}")).unwrap_or_default()
 }
 
 /// The kernel's unconditional kill.
@@ -284,6 +289,23 @@ mod tests {
             class("llama_bench: error: failed to load model '/nope.gguf'"),
             FailureClass::ModelLoad
         );
+    }
+
+    #[test]
+    fn the_librarys_reason_is_preferred_to_the_tools_summary() {
+        // Seen with `-v -ctv q8_0 -fa off`.
+        let log = ".\nllama_init_from_model: quantized V cache requires flash_attn to be enabled\n\
+                   llama_bench: error: failed to create context with model '/m.gguf'\n";
+        assert_eq!(
+            classify(&ended(Some(1), None, log)).detail,
+            "ended with status 1: llama_init_from_model: quantized V cache requires flash_attn to be enabled"
+        );
+    }
+
+    #[test]
+    fn a_good_runs_log_has_no_sign_of_failure() {
+        let log = include_str!("../../tests/fixtures/logs/llama-bench-v-cuda-b11149.txt");
+        assert_eq!(from_text(log), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::domain::types::{BufferUse, Bytes, PciAddress};
 /// Marks a line that reports a buffer; the destructor's `buffer size is` is not one.
 const BUFFER: &str = " buffer size =";
 /// Said by a build that finds no GPU, before it goes on with the CPU (case C21).
-const NO_GPU: &str = "no usable gpu found";
+const NO_GPU: &str = "no usable GPU found";
 
 /// A device the log says it used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +39,10 @@ pub struct LogFacts {
 }
 
 impl LogFacts {
-    /// Does a buffer line show a device other than the CPU and pinned host memory?
+    /// Does a buffer line show a device other than the CPU (`CPU_Mapped`, `CPU_REPACK`, `AMX`) and pinned host memory?
     pub fn has_gpu_buffers(&self) -> bool {
-        self.buffers
-            .iter()
-            .any(|b| !b.device.starts_with("CPU") && !b.device.ends_with("_Host"))
+        let is_host = |d: &str| d.starts_with("CPU") || d.ends_with("_Host") || d == "AMX";
+        self.buffers.iter().any(|b| !is_host(&b.device))
     }
 }
 
@@ -80,7 +79,7 @@ impl LogReader {
         } else if let Some(entry) = line.strip_prefix("ggml_vulkan: ") {
             self.facts.banner.extend(vulkan_banner(entry));
         }
-        self.facts.no_usable_gpu |= line.to_ascii_lowercase().contains(NO_GPU);
+        self.facts.no_usable_gpu |= line.contains(NO_GPU);
     }
 
     /// What it all told.

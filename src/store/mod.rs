@@ -1,1 +1,203 @@
-//! Not written yet.
+//! Evidence on disk (design section 11): an append-only `SQLite` database, written by one thread, read beside it.
+//! A call returns when its transaction is on the medium, so a killed Flux loses nothing it has announced.
+
+mod error;
+mod lock;
+mod open;
+mod read;
+mod rows;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::{Connection, Transaction};
+
+use crate::domain::types::{Fingerprint, PlannedRun, Profile, Run, Settings, Timestamp, Verdict};
+use crate::ports::{
+    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, Session,
+    SessionEnd, SessionLine, Store, StoredRun, StoredVerdict,
+};
+
+use error::{io_error, sql_error};
+use write::Writer;
+
+pub use lock::MeasureLock;
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Measuring: the whole database is checked, and a damaged one set aside. Take a [`MeasureLock`] per job.
+    Measure,
+    /// Looking (`history`, `show`, `scan`): opens at once, repairs nothing, and still reads what is there when the
+    /// folder cannot be written; calls that append fail then, otherwise they work.
+    Look,
+}
+
+/// What opening found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The database.
+    pub path: PathBuf,
+    /// Things worth saying: a damaged database was set aside, nothing can be remembered.
+    pub notices: Vec<Notice>,
+}
+
+/// The store in `<data folder>/flux.db`.
+pub struct SqliteStore {
+    opened: Opened,
+    // Before the writer: the connection that closes last tidies the log away, and a reader cannot.
+    reader: Mutex<Connection>,
+    writer: Result<Writer, PortError>,
+}
+
+impl SqliteStore {
+    /// Opens the database of `data_dir`, making folder and database where they are missing.
+    ///
+    /// # Errors
+    /// It was made by a newer Flux (it is left untouched); it is damaged, and `access` is to look; another program
+    /// holds it; with [`Access::Measure`], the folder cannot be written or the disk is full.
+    pub fn open(data_dir: &Path, access: Access) -> PortResult<Self> {
+        let found = open::open(data_dir, access)?;
+        let path = found.path;
+        let writer = match found.writer {
+            Ok(connection) => Ok(Writer::start(connection)
+                .map_err(|e| io_error("the database's thread cannot be started", &path, &e))?),
+            Err(why) => Err(why),
+        };
+        Ok(Self {
+            opened: Opened {
+                path,
+                notices: found.notices,
+            },
+            reader: Mutex::new(found.reader),
+            writer,
+        })
+    }
+
+    /// What opening found.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction) -> rusqlite::Result<T> + Send + 'static,
+    ) -> PortResult<T> {
+        let path = &self.opened.path;
+        let writer = self.writer.as_ref().map_err(Clone::clone)?;
+        match writer.write(work) {
+            Some(done) => done.map_err(|e| sql_error("written", path, &e)),
+            None => Err(PortError::new(format!(
+                "the database's thread has ended, restart Flux: {}",
+                path.display()
+            ))),
+        }
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> PortResult<T> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // One transaction: all parts of an answer are of the same moment.
+        let answer = reader.unchecked_transaction().and_then(|tx| work(&tx));
+        answer.map_err(|e| sql_error("read", &self.opened.path, &e))
+    }
+}
+
+impl Store for SqliteStore {
+    fn begin_measuring(&self) -> PortResult<Measuring> {
+        // A store that cannot be written says so before anything is measured.
+        self.writer.as_ref().map_err(Clone::clone)?;
+        let data_dir = self.opened.path.parent().unwrap_or(Path::new("."));
+        Ok(Measuring(Box::new(MeasureLock::acquire(data_dir)?)))
+    }
+
+    fn begin_session(&self, session: &NewSession) -> PortResult<i64> {
+        let session = session.clone();
+        self.write(move |tx| write::session(tx, &session))
+    }
+
+    fn append_run(
+        &self,
+        session: i64,
+        seq: u32,
+        planned: &PlannedRun,
+        run: &Run,
+    ) -> PortResult<i64> {
+        let (planned, run) = (planned.clone(), run.clone());
+        self.write(move |tx| write::run(tx, session, seq, &planned, &run))
+    }
+
+    fn append_notice(&self, session: i64, notice: &Notice) -> PortResult<()> {
+        let notice = notice.clone();
+        self.write(move |tx| write::notice(tx, session, &notice))
+    }
+
+    fn append_verdict(
+        &self,
+        session: i64,
+        settings: &Settings,
+        verdict: Verdict,
+        detail: &serde_json::Value,
+    ) -> PortResult<i64> {
+        let (settings, detail) = (settings.clone(), detail.clone());
+        self.write(move |tx| write::verdict(tx, session, &settings, verdict, &detail))
+    }
+
+    fn save_profile(&self, profile: &NewProfile) -> PortResult<i64> {
+        let profile = profile.clone();
+        self.write(move |tx| write::profile(tx, &profile))
+    }
+
+    fn end_session(&self, session: i64, end: &SessionEnd) -> PortResult<()> {
+        let end = end.clone();
+        self.write(move |tx| write::end(tx, session, &end))
+    }
+
+    fn remember_scan(&self, at: Timestamp, fingerprint: &Fingerprint) -> PortResult<()> {
+        let fingerprint = fingerprint.clone();
+        self.write(move |tx| write::scan(tx, at, &fingerprint))
+    }
+
+    fn last_scan(&self) -> PortResult<Option<Fingerprint>> {
+        self.read(read::last_scan)
+    }
+
+    fn sessions(&self, limit: u32) -> PortResult<Vec<SessionLine>> {
+        self.read(|c| read::sessions(c, limit))
+    }
+
+    fn session(&self, id: i64) -> PortResult<Option<Session>> {
+        self.read(|c| read::session(c, id))
+    }
+
+    fn runs(&self, session: i64) -> PortResult<Vec<StoredRun>> {
+        self.read(|c| read::runs(c, session))
+    }
+
+    fn notices(&self, session: i64) -> PortResult<Vec<Notice>> {
+        self.read(|c| read::notices(c, session))
+    }
+
+    fn verdicts(&self, session: i64) -> PortResult<Vec<StoredVerdict>> {
+        self.read(|c| read::verdicts(c, session))
+    }
+
+    fn profiles(&self) -> PortResult<Vec<Profile>> {
+        self.read(read::profiles)
+    }
+
+    fn fingerprint(&self, hash: &str) -> PortResult<Option<Fingerprint>> {
+        self.read(|c| read::fingerprint(c, hash))
+    }
+
+    fn introductions(&self, profile: i64) -> PortResult<Vec<Introduction>> {
+        self.read(|c| read::introductions(c, profile))
+    }
+
+    fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>> {
+        self.read(|c| read::confirmation_of(c, profile))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,23 @@ pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
             String::from_utf8_lossy(&environ).contains(&needle)
         })
         .collect()
+}
+
+/// Runs this test again in a process of its own, with these variables, and returns false; true inside that process.
+pub fn is_alone(test: &str, env: &[(&str, &str)]) -> bool {
+    const ALONE: &str = "FLUX_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(ALONE, "1")
+        .envs(env.iter().copied())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    false
 }
 
 /// Waits until `done`, or fails.

@@ -8,7 +8,7 @@ mod verdict;
 mod welch;
 
 pub use confirm::{Ordered, confirm};
-pub use plan::{ProcessPlan, RunCost, plan};
+pub use plan::{PLAN_CONFIDENCE, PLAN_POWER, ProcessPlan, RunCost, plan, plan_at};
 pub use student::{two_sided_p, upper_quantile};
 pub use verdict::{compare, judge};
 pub use welch::{Summary, Welch, fieller, hedges_g, welch};

@@ -100,3 +100,73 @@ pub fn judge(
     };
     (verdict, reason.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(n: usize, cv_pct: f64) -> ArmSummary {
+        ArmSummary {
+            mean: 100.0,
+            cv_pct: Some(cv_pct),
+            n,
+            runs: vec![100.0; n],
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_its_order() {
+        use Verdict::{Improved, Inconclusive, Regressed, Unchanged};
+        let steady = |ci| judge(&arm(4, 2.0), &arm(4, 2.0), Some(ci)).0;
+        assert_eq!(steady([1.01, 30.0]), Improved);
+        assert_eq!(steady([-30.0, -1.01]), Regressed);
+        assert_eq!(steady([-1.0, 1.0]), Unchanged);
+        assert_eq!(steady([0.2, 0.9]), Unchanged);
+        assert_eq!(steady([-1.01, 1.0]), Inconclusive);
+        assert_eq!(steady([0.0, 5.0]), Inconclusive);
+        assert_eq!(steady([0.1, 5.0]), Unchanged);
+        assert_eq!(steady([-5.0, -0.1]), Unchanged);
+        // Too few runs and too much spread come before any interval.
+        let huge = Some([50.0, 60.0]);
+        assert_eq!(judge(&arm(2, 0.1), &arm(9, 0.1), huge).0, Inconclusive);
+        assert_eq!(judge(&arm(4, 10.1), &arm(4, 0.1), huge).0, Inconclusive);
+        assert_eq!(judge(&arm(4, 0.1), &arm(4, 10.1), huge).0, Inconclusive);
+        assert_eq!(judge(&arm(4, 10.0), &arm(3, 10.0), huge).0, Improved);
+    }
+
+    #[test]
+    fn reasons_are_plain() {
+        let reason = |a, b| judge(&arm(a, 1.0), &arm(b, 1.0), None).1;
+        assert_eq!(reason(1, 4), "1 run: at least 3 are needed in each arm");
+        assert_eq!(reason(4, 2), "2 runs: at least 3 are needed in each arm");
+        let wild = judge(&arm(4, 1.0), &arm(4, 12.34), None).1;
+        assert_eq!(
+            wild,
+            "runs of the candidate vary by 12.3 %: above 10 % nothing is judged"
+        );
+    }
+
+    #[test]
+    fn no_spread_gives_no_interval_and_no_verdict() {
+        for (a, b) in [([100.0; 4], [100.0; 4]), ([100.0; 4], [110.0; 4])] {
+            let got = compare(&a, &b);
+            assert_eq!((got.ci95_pct, got.t, got.hedges_g), (None, None, None));
+            assert_eq!(got.verdict, Verdict::Inconclusive);
+            assert_eq!(got.reason, "runs without any spread give no interval");
+        }
+        // Spread in one arm is enough.
+        let got = compare(&[100.0; 4], &[109.0, 110.0, 111.0, 110.0]);
+        assert_eq!(got.verdict, Verdict::Improved);
+    }
+
+    #[test]
+    fn an_empty_arm_or_a_lone_run_is_told_from_zero() {
+        let got = compare(&[100.0], &[]);
+        assert_eq!(got.reason, "0 runs: at least 3 are needed in each arm");
+        assert!(got.candidate.mean.is_nan() && got.change_pct.is_nan());
+        let text = serde_json::to_string(&got).unwrap();
+        assert!(text.contains("\"change_pct\":null"));
+        let back: Comparison = serde_json::from_str(&text).unwrap();
+        assert!(back.candidate.mean.is_nan() && back.reason == got.reason);
+    }
+}

@@ -60,6 +60,8 @@ pub(super) struct Means {
     pub b: f64,
     pub error_a: f64,
     pub error_b: f64,
+    /// Covariance of the two means; zero for independent samples.
+    pub covariance: f64,
     pub df: f64,
 }
 
@@ -92,13 +94,15 @@ impl Means {
             b: mean[1],
             error_a: error[0],
             error_b: error[1],
+            covariance: 0.0,
             df: sum * sum / (error[0].powi(2) / freedom[0] + error[1].powi(2) / freedom[1]),
         })
     }
 
     /// The t-test of their difference.
     pub fn test(&self) -> Option<Welch> {
-        let t = (self.b - self.a) / (self.error_a + self.error_b).sqrt();
+        let error = self.error_a + self.error_b - 2.0 * self.covariance;
+        let t = (self.b - self.a) / error.sqrt();
         Some(Welch {
             t,
             df: self.df,
@@ -106,29 +110,32 @@ impl Means {
         })
     }
 
-    /// Fieller's interval of `b/a − 1`, percent: the ratios ρ with `|b − ρa| ≤ t·sqrt(error_b + ρ²·error_a)`, where t is
-    /// the two-sided quantile at `df`. With `A = a² − t²·error_a`, `B = ab`, `C = b² − t²·error_b` they lie between the
-    /// roots `(B ± sqrt(B² − AC))/A`. `None` where the baseline is not told from zero (`A ≤ 0`): the set is unbounded.
+    /// Fieller's interval of `b/a − 1`, percent: the ratios ρ with `(b − ρa)² ≤ t²·(error_b − 2ρ·cov + ρ²·error_a)`, where t
+    /// is the two-sided quantile at `df`. With `A = a² − t²·error_a`, `B = ab − t²·cov`, `C = b² − t²·error_b` they lie
+    /// between the roots `(B ± sqrt(B² − AC))/A`. `None` where the baseline is not told from zero (`A ≤ 0`): the set is
+    /// unbounded.
     pub fn relative_interval(&self) -> Option<[f64; 2]> {
         let t = upper_quantile(f64::midpoint(1.0, CONFIDENCE), self.df)?;
+        let Self {
+            a,
+            b,
+            error_a,
+            error_b,
+            covariance,
+            ..
+        } = *self;
         let square = t * t;
-        let below = self.a.powi(2) - square * self.error_a;
-        if below <= 0.0 {
+        let denominator = a * a - square * error_a;
+        if denominator <= 0.0 {
             return None;
         }
-        let centre = self.a * self.b;
-        // B² − AC without its cancellation.
-        let spread = square
-            * (self.a.powi(2) * self.error_b + self.b.powi(2) * self.error_a
-                - square * self.error_a * self.error_b);
-        let root = spread.max(0.0).sqrt();
-        // (B ± root − A)/A with B − A formed exactly.
-        let shift = self.a * (self.b - self.a) + square * self.error_a;
-        debug_assert!((shift - (centre - below)).abs() <= 1e-6 * centre.abs().max(below));
-        Some([
-            100.0 * (shift - root) / below,
-            100.0 * (shift + root) / below,
-        ])
+        // B² − AC and B − A with their leading terms cancelled by hand: a² ≫ t²·error.
+        let spread = a * a * error_b + b * b * error_a - 2.0 * a * b * covariance
+            + square * (covariance * covariance - error_a * error_b);
+        let root = t * spread.max(0.0).sqrt();
+        let shift = a * (b - a) + square * (error_a - covariance);
+        let percent = |numerator: f64| 100.0 * numerator / denominator;
+        Some([percent(shift - root), percent(shift + root)])
     }
 }
 

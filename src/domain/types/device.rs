@@ -279,6 +279,21 @@ pub struct Host {
     pub power_plan: Option<String>,
     /// One-minute load average, where the OS has one (hundredths).
     pub load_1min_centi: Option<u32>,
+    /// Access to the GPU device nodes, where the OS has them (Linux).
+    #[serde(default)]
+    pub render_nodes: Option<RenderNodes>,
+}
+
+/// Whether this process may use `/dev/dri/renderD*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RenderNodes {
+    /// At least one can be opened.
+    Usable,
+    /// There is none.
+    Missing,
+    /// There are some, none may be opened.
+    Denied,
 }
 
 /// What can be measured while a run goes on, per source.

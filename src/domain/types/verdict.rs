@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The four verdicts of the method (paper section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,7 +43,8 @@ pub enum SampleUnit {
 /// One arm of a comparison in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmSummary {
-    /// Mean of run means.
+    /// Mean of run means; NaN (JSON `null`) without runs.
+    #[serde(deserialize_with = "nan_where_null")]
     pub mean: f64,
     /// Coefficient of variation of run means, percent; `None` with one run.
     pub cv_pct: Option<f64>,
@@ -53,6 +54,11 @@ pub struct ArmSummary {
     pub runs: Vec<f64>,
 }
 
+/// JSON has no NaN: it is written as `null` and read back.
+fn nan_where_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
 /// A comparison of two arms in one metric. Field names are the JSON contract of `flux compare`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -60,7 +66,8 @@ pub struct Comparison {
     pub baseline: ArmSummary,
     /// Arm B.
     pub candidate: ArmSummary,
-    /// Relative change of the means, percent of the baseline; positive is faster.
+    /// Relative change of the means, percent of the baseline; positive is faster. NaN (JSON `null`) without runs.
+    #[serde(deserialize_with = "nan_where_null")]
     pub change_pct: f64,
     /// 95 % interval of it (Fieller). `None` where it cannot be formed: never a zero-width one.
     pub ci95_pct: Option<[f64; 2]>,

@@ -107,7 +107,6 @@ impl BenchRunner {
         let again = self.attempt(request, true, cancel, &mut |_| {});
         if let RunOutcome::Failed { failure, .. } = again.outcome
             && let RunOutcome::Failed { failure: known, .. } = &mut attempt.outcome
-            && !is_vague(&failure)
             && again.raw.exit_code == attempt.raw.exit_code
         {
             *known = failure;

@@ -29,7 +29,7 @@ const POLL_CLOSED: Duration = Duration::from_millis(1);
 /// How long the pipes may stay open after the group was killed: a process that left the group can hold them for ever.
 const PIPE_GRACE: Duration = Duration::from_secs(2);
 /// Batches of lines in flight between the drains and the watcher; each holds at most one read.
-const BATCHES: usize = 64;
+const BATCHES: usize = 16;
 /// Inherited variables with these prefixes would change what "stock" means (cases C10, C21).
 const SWITCH_PREFIXES: [&str; 2] = ["GGML_", "LLAMA_"];
 

@@ -1,0 +1,510 @@
+//! The arguments of `flux` (design section 2): a contract, scripts depend on it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::domain::types::{Backend, Goal, RequestShape};
+
+/// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
+const MAX_COUNT: i64 = 100;
+
+/// Finds the llama.cpp settings that are really faster on this machine, by measuring.
+#[derive(Debug, Parser)]
+#[command(name = "flux", version, propagate_version = true)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do; the desktop app without one.
+    #[command(subcommand)]
+    pub command: Option<Action>,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Folder for everything Flux keeps
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Print one JSON document on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress on stderr
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// More on stderr: logs; in `show`, the raw output of every run
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Scan, find or install llama.cpp, take or make a model, tune it
+    Quickstart(Quickstart),
+    /// Devices, drivers, host, runtimes and the fingerprint of this machine
+    Scan(Scan),
+    /// llama.cpp builds known to Flux
+    #[command(subcommand)]
+    Runtime(RuntimeAction),
+    /// Model files: what they are, what they need, what is wrong with them
+    Models(Models),
+    /// Make a model file
+    #[command(subcommand)]
+    Model(ModelAction),
+    /// Search for faster settings and confirm them against stock
+    Tune(Tune),
+    /// Confirm one arm against another, interleaved
+    Ab(Ab),
+    /// Verdict on two llama-bench JSON or JSONL files; measures nothing
+    Compare(Compare),
+    /// Start llama-server with the stored profile
+    Run(Run),
+    /// Sessions, newest first
+    History(History),
+    /// One session: every sample, verdict and notice
+    Show(Show),
+    /// One session as JSON (everything) or CSV (one line per sample)
+    Export(Export),
+    /// What would spoil a measurement now
+    Doctor(Doctor),
+}
+
+/// `flux quickstart`.
+#[derive(Debug, Args)]
+pub struct Quickstart {
+    /// Model file; without one Flux makes one that suits the machine
+    pub model: Option<PathBuf>,
+    /// Measuring time after which no further candidate is started
+    #[arg(long, value_name = "TIME", value_parser = duration_secs, default_value = "10m")]
+    pub time_limit: f64,
+}
+
+/// `--machine`.
+#[derive(Debug, Args)]
+pub struct MachineArg {
+    /// Act as on an exported machine: its folder, or the name of one under tests/fixtures/machines
+    #[arg(long, value_name = "FIXTURE")]
+    pub machine: Option<PathBuf>,
+}
+
+/// `flux scan`.
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// Write this machine as a fixture into DIR
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// Another machine.
+    #[command(flatten)]
+    pub machine: MachineArg,
+}
+
+/// `flux runtime …`.
+#[derive(Debug, Subcommand)]
+pub enum RuntimeAction {
+    /// Every build known here
+    List,
+    /// Add a folder that holds a build
+    Add {
+        /// Folder with llama-bench
+        dir: PathBuf,
+    },
+    /// Install a build into the data folder
+    Install {
+        /// Backend; without one, the one this machine's GPU wants
+        #[arg(long)]
+        backend: Option<BackendArg>,
+    },
+    /// Forget a build; one that Flux installed is deleted
+    Remove {
+        /// Name, as `flux runtime list` shows it
+        name: String,
+    },
+}
+
+/// `flux models`.
+#[derive(Debug, Args)]
+pub struct Models {
+    /// Folders or files to look at; without any, the usual model folders and this one
+    pub dirs: Vec<PathBuf>,
+}
+
+/// `flux model …`.
+#[derive(Debug, Subcommand)]
+pub enum ModelAction {
+    /// Write a random-weight GGUF with a real model's shapes and quant mix
+    Synth {
+        /// Shape, e.g. qwen3-4b, or tiny
+        shape: String,
+        /// File to write
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Leave the weights a hole, for planning only
+        #[arg(long)]
+        sparse: bool,
+        /// Seed of the weights
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+}
+
+/// What to measure with, shared by `tune` and `ab`.
+#[derive(Debug, Args)]
+pub struct Workload {
+    /// llama.cpp build: its name or folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub runtime: Option<String>,
+    /// Device: the build's own name for it (Vulkan0) or a PCI address
+    #[arg(long)]
+    pub device: Option<String>,
+    /// What shall be faster
+    #[arg(long, value_enum, default_value_t = GoalArg::Generation)]
+    pub goal: GoalArg,
+    /// Repetitions in a process, instead of the planned number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
+    pub reps: Option<u32>,
+    /// Processes per arm in the confirmation, instead of the planned number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
+    pub processes: Option<u32>,
+    /// Tokens of the prompt test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of the generation test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub gen_tokens: Option<u32>,
+    /// Context depth of all tests
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+}
+
+/// `flux tune`.
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// Model file
+    #[arg(short, long, value_name = "FILE", required_unless_present = "resume")]
+    pub model: Option<PathBuf>,
+    /// What to measure with.
+    #[command(flatten)]
+    pub workload: Workload,
+    /// The request of `--goal request`: prompt tokens, generated tokens
+    #[arg(long, value_name = "P,G", value_parser = request_shape, default_value = "1500,300")]
+    pub request: RequestShape,
+    /// Also try reduced-precision KV caches
+    #[arg(long)]
+    pub allow_kv_quant: bool,
+    /// Measuring time after which no further candidate is started: 30m, 1h, 90
+    #[arg(long, value_name = "TIME", value_parser = duration_secs)]
+    pub time_limit: Option<f64>,
+    /// Only these dimensions
+    #[arg(long, value_name = "DIM,…", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Go on with a session: this one, or the last that did not end
+    #[arg(long, value_name = "SESSION", num_args = 0..=1)]
+    #[expect(
+        clippy::option_option,
+        reason = "absent, given bare, given with a value: clap's own way"
+    )]
+    pub resume: Option<Option<i64>>,
+    /// Print the candidates and the expected time; measure nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// A further baseline the winner must not lose to, e.g. "llama-server -ngl 99 -fa on"
+    #[arg(long, value_name = "COMMAND", value_parser = command_words)]
+    pub against: Option<Words>,
+    /// Another machine.
+    #[command(flatten)]
+    pub machine: MachineArg,
+}
+
+/// `flux ab`.
+#[derive(Debug, Args)]
+pub struct Ab {
+    /// Arm A: settings ("flash-attn=on ubatch=1024"), `stock`, or a build's name or folder
+    pub a: String,
+    /// Arm B, likewise
+    pub b: String,
+    /// Model file
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// What to measure with.
+    #[command(flatten)]
+    pub workload: Workload,
+}
+
+/// `flux compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// llama-bench output of the baseline
+    pub base: PathBuf,
+    /// llama-bench output of the candidate
+    pub cand: PathBuf,
+}
+
+/// `flux run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Model file
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// llama.cpp build: its name or folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub runtime: Option<String>,
+    /// Which profile, where several goals were tuned
+    #[arg(long, value_enum)]
+    pub goal: Option<GoalArg>,
+    /// Cite for each setting the run and the confirmation that introduced it; starts nothing
+    #[arg(long)]
+    pub explain: bool,
+    /// Print the command; starts nothing
+    #[arg(long)]
+    pub print: bool,
+    /// Apply a profile that was measured on another fingerprint
+    #[arg(long)]
+    pub stale_ok: bool,
+    /// Arguments for llama-server
+    #[arg(last = true, value_name = "LLAMA-SERVER ARGS")]
+    pub server_args: Vec<String>,
+}
+
+/// `flux history`.
+#[derive(Debug, Args)]
+pub struct History {
+    /// Sessions shown at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub limit: u32,
+}
+
+/// `flux show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Session
+    pub id: i64,
+}
+
+/// `flux export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Session
+    pub id: i64,
+    /// Format
+    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
+    pub format: ExportFormat,
+    /// File to write; stdout without one
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `flux doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Also say whether this model fits into the RAM that is free
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Another machine.
+    #[command(flatten)]
+    pub machine: MachineArg,
+}
+
+/// Formats of `flux export`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Everything.
+    Json,
+    /// One line per sample.
+    Csv,
+}
+
+/// `Goal` as an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GoalArg {
+    /// Tokens generated per second
+    Generation,
+    /// Prompt tokens per second
+    Prompt,
+    /// Time of a whole request
+    Request,
+    /// Tokens per joule
+    Energy,
+}
+
+impl From<GoalArg> for Goal {
+    fn from(goal: GoalArg) -> Self {
+        match goal {
+            GoalArg::Generation => Self::Generation,
+            GoalArg::Prompt => Self::Prompt,
+            GoalArg::Request => Self::Request,
+            GoalArg::Energy => Self::Energy,
+        }
+    }
+}
+
+/// `Backend` as an argument: those Flux can install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// CPU only
+    Cpu,
+    /// Vulkan: AMD, Intel, NVIDIA
+    Vulkan,
+    /// NVIDIA CUDA
+    Cuda,
+    /// AMD ROCm/HIP
+    Hip,
+    /// Apple Metal
+    Metal,
+    /// Intel SYCL
+    Sycl,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Cpu => Self::Cpu,
+            BackendArg::Vulkan => Self::Vulkan,
+            BackendArg::Cuda => Self::Cuda,
+            BackendArg::Hip => Self::Hip,
+            BackendArg::Metal => Self::Metal,
+            BackendArg::Sycl => Self::Sycl,
+        }
+    }
+}
+
+/// A command line split into words; one value for clap, which reads a bare `Vec` as many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words(pub Vec<String>);
+
+/// Splits as a POSIX shell would, and never runs one.
+fn command_words(text: &str) -> Result<Words, String> {
+    let words = shell_words::split(text).map_err(|e| e.to_string())?;
+    if words.is_empty() {
+        return Err("the command is empty".to_owned());
+    }
+    Ok(Words(words))
+}
+
+/// `1500,300`.
+fn request_shape(text: &str) -> Result<RequestShape, String> {
+    let bad = || "expected prompt and generated tokens, e.g. 1500,300".to_owned();
+    let (prompt, generated) = text.split_once(',').ok_or_else(bad)?;
+    let tokens = |part: &str| match part.trim().parse::<u32>() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(bad()),
+    };
+    Ok(RequestShape {
+        prompt_tokens: tokens(prompt)?,
+        generated_tokens: tokens(generated)?,
+    })
+}
+
+/// Seconds of `90`, `90s`, `30m`, `1h`, `1h30m`.
+fn duration_secs(text: &str) -> Result<f64, String> {
+    let bad = || "expected a time such as 30m, 1h30m or 90 (seconds)".to_owned();
+    let mut secs = 0.0;
+    let mut number = String::new();
+    for c in text.trim().chars() {
+        let unit = match c {
+            'h' => 3600.0,
+            'm' => 60.0,
+            's' => 1.0,
+            _ => {
+                number.push(c);
+                continue;
+            }
+        };
+        secs += plain_number(&number).ok_or_else(bad)? * unit;
+        number.clear();
+    }
+    if !number.is_empty() {
+        secs += plain_number(&number).ok_or_else(bad)?;
+    }
+    if secs > 0.0 { Ok(secs) } else { Err(bad()) }
+}
+
+/// Digits with at most one point: no sign, no exponent, no `inf`.
+fn plain_number(text: &str) -> Option<f64> {
+    let plain = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn clap_finds_nothing_wrong_with_the_definition() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read_in_every_usual_form() {
+        for (text, secs) in [
+            ("90", 90.0),
+            ("90s", 90.0),
+            ("30m", 1800.0),
+            ("1h", 3600.0),
+            ("1h30m", 5400.0),
+            ("0.5h", 1800.0),
+        ] {
+            assert_eq!(duration_secs(text), Ok(secs), "{text}");
+        }
+        for text in ["", "0", "-5", "m", "1x", "inf", "nan", "1e3", "1..2"] {
+            assert!(duration_secs(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_two_positive_numbers() {
+        assert_eq!(
+            request_shape("1000,200"),
+            Ok(RequestShape {
+                prompt_tokens: 1000,
+                generated_tokens: 200
+            })
+        );
+        for text in ["1000", "0,5", "5,", "1,2,3", "a,b"] {
+            assert!(request_shape(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_split_like_a_shell_and_not_run() {
+        let words = command_words(r#"llama-server -m "my model.gguf" -ngl 99; rm x"#).unwrap();
+        assert_eq!(
+            words.0,
+            [
+                "llama-server",
+                "-m",
+                "my model.gguf",
+                "-ngl",
+                "99;",
+                "rm",
+                "x"
+            ]
+        );
+        assert!(command_words("llama-server \"open").is_err());
+        assert!(command_words("  ").is_err());
+    }
+
+    #[test]
+    fn resume_is_absent_bare_or_numbered_and_stands_in_for_the_model() {
+        let tune = |args: &[&str]| {
+            let all = ["flux", "tune"].iter().chain(args).copied();
+            match Cli::try_parse_from(all).map(|cli| cli.command) {
+                Ok(Some(Action::Tune(tune))) => Some(tune),
+                _ => None,
+            }
+        };
+        assert!(tune(&[]).is_none());
+        assert_eq!(tune(&["-m", "x"]).unwrap().resume, None);
+        assert_eq!(tune(&["--resume"]).unwrap().resume, Some(None));
+        assert_eq!(tune(&["--resume", "7"]).unwrap().resume, Some(Some(7)));
+        assert_eq!(
+            tune(&["-m", "x", "--only", "a,b"]).unwrap().only,
+            ["a", "b"]
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! `flux ab`: any two arms, interleaved.
+
+use crate::cli::args::{Ab, MachineArg};
+use crate::cli::error::CliResult;
+use crate::cli::job::Jobs;
+use crate::cli::output::Output;
+use crate::engine::message::{AbRequest, Command};
+
+use super::open::Place;
+use super::tune::print_result;
+
+/// Confirms arm B against arm A.
+///
+/// # Errors
+/// As the job.
+pub fn run(args: Ab, place: &Place, output: &Output) -> CliResult {
+    let ports = place.measure(&MachineArg { machine: None }, output)?;
+    let mut jobs = Jobs::start(ports)?;
+    let workload = args.workload;
+    let request = AbRequest {
+        model: args.model.clone(),
+        a: args.a,
+        b: args.b,
+        runtime: workload.runtime,
+        device: workload.device,
+        goal: workload.goal.into(),
+        repetitions: workload.reps,
+        processes: workload.processes,
+        prompt_tokens: workload.prompt_tokens,
+        generated_tokens: workload.gen_tokens,
+        depth: workload.depth,
+    };
+    let document = jobs.run(Command::Ab(request), output)?;
+    print_result(&document, &args.model, output)
+}

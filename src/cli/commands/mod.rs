@@ -1,0 +1,45 @@
+//! One file per command family. Each opens what it needs, asks the engine or a port, and prints.
+
+mod ab;
+mod compare;
+mod desktop;
+mod doctor;
+mod history;
+mod models;
+mod open;
+mod quickstart;
+mod run;
+mod runtime;
+mod scan;
+mod tune;
+
+use super::args::{Action, Cli};
+use super::error::CliResult;
+use super::output::Output;
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// As the command.
+pub fn run(cli: Cli, output: &Output) -> CliResult {
+    let Some(action) = cli.command else {
+        return desktop::run();
+    };
+    let data_dir = cli.global.data_dir;
+    let place = open::Place::new(data_dir);
+    match action {
+        Action::Compare(args) => compare::run(&args, output),
+        Action::Scan(args) => scan::run(&args, &place, output),
+        Action::Runtime(action) => runtime::run(action, &place, output),
+        Action::Models(args) => models::list(&args, &place, output),
+        Action::Model(action) => models::make(action, &place, output),
+        Action::Tune(args) => tune::run(args, &place, output),
+        Action::Ab(args) => ab::run(args, &place, output),
+        Action::Run(args) => run::run(args, &place, output),
+        Action::History(args) => history::list(&args, &place, output),
+        Action::Show(args) => history::show(&args, &place, output),
+        Action::Export(args) => history::export(&args, &place, output),
+        Action::Doctor(args) => doctor::run(&args, &place, output),
+        Action::Quickstart(args) => quickstart::run(args, &place, output),
+    }
+}

@@ -1,0 +1,58 @@
+//! Opening the world a command works in: data folder, machine, access.
+
+use std::path::PathBuf;
+
+use crate::cli::args::MachineArg;
+use crate::cli::error::CliResult;
+use crate::cli::output::Output;
+use crate::engine::Ports;
+use crate::wiring::{self, Access};
+
+/// The data folder the user chose, if any.
+#[derive(Debug)]
+pub struct Place {
+    data_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// The folder of `--data-dir`.
+    pub const fn new(data_dir: Option<PathBuf>) -> Self {
+        Self { data_dir }
+    }
+
+    /// Opens for looking: no lock, works beside a measuring Flux and on a read-only folder.
+    ///
+    /// # Errors
+    /// As `wiring::open`.
+    pub fn look(&self, output: &Output) -> CliResult<Ports> {
+        self.open(None, Access::Look, output)
+    }
+
+    /// Opens for looking, on an exported machine where one is named.
+    ///
+    /// # Errors
+    /// There is no such machine; as `wiring::open`.
+    pub fn look_as(&self, machine: &MachineArg, output: &Output) -> CliResult<Ports> {
+        self.open(machine.machine.clone(), Access::Look, output)
+    }
+
+    /// Opens for measuring: one Flux at a time in a data folder.
+    ///
+    /// # Errors
+    /// There is no such machine; another Flux measures here; as `wiring::open`.
+    pub fn measure(&self, machine: &MachineArg, output: &Output) -> CliResult<Ports> {
+        self.open(machine.machine.clone(), Access::Measure, output)
+    }
+
+    fn open(&self, machine: Option<PathBuf>, access: Access, output: &Output) -> CliResult<Ports> {
+        let opened = wiring::open(&wiring::Options {
+            data_dir: self.data_dir.clone(),
+            machine,
+            access,
+        })?;
+        for notice in &opened.notices {
+            output.notice(notice);
+        }
+        Ok(opened.ports)
+    }
+}

@@ -1,0 +1,81 @@
+//! `flux runtime`: the llama.cpp builds known here.
+
+use serde_json::json;
+
+use crate::cli::args::RuntimeAction;
+use crate::cli::error::CliResult;
+use crate::cli::job::Jobs;
+use crate::cli::output::Output;
+use crate::cli::render::runtimes;
+use crate::domain::types::{Backend, DeviceKind, Machine, Runtime, VulkanStatus};
+use crate::engine::message::Command;
+
+use super::open::Place;
+
+/// PCI vendor id of NVIDIA.
+const NVIDIA: u32 = 0x10de;
+
+/// Lists, adds, installs or removes.
+///
+/// # Errors
+/// As the runtime catalogue; a failed or cancelled installation.
+pub fn run(action: RuntimeAction, place: &Place, output: &Output) -> CliResult {
+    let ports = place.look(output)?;
+    match action {
+        RuntimeAction::List => {
+            let list = ports.runtimes.list();
+            let document = json!({ "schema": 1, "runtimes": list });
+            output.print_either(&document, || runtimes::list(&list, output.style))
+        }
+        RuntimeAction::Add { dir } => done("Added", &ports.runtimes.add(&dir)?, output),
+        RuntimeAction::Remove { name } => done("Removed", &ports.runtimes.remove(&name)?, output),
+        RuntimeAction::Install { backend } => {
+            let backend =
+                backend.map_or_else(|| backend_for(&ports.probe.machine()), Backend::from);
+            let mut jobs = Jobs::start(ports)?;
+            done("Installed", &install(&mut jobs, backend, output)?, output)
+        }
+    }
+}
+
+/// Installs a build with progress.
+///
+/// # Errors
+/// As the job.
+pub fn install(jobs: &mut Jobs, backend: Backend, output: &Output) -> CliResult<Runtime> {
+    output.step(&format!("installing llama.cpp for {}", backend.name()));
+    let result = jobs.run(Command::Install(backend), output)?;
+    Ok(serde_json::from_value(result)?)
+}
+
+fn done(what: &str, runtime: &Runtime, output: &Output) -> CliResult {
+    let document = json!({ "schema": 1, "runtime": runtime });
+    output.print_either(&document, || {
+        let dir = crate::cli::text::clean(&runtime.dir.display().to_string());
+        format!("{what} {}: {dir}\n", runtimes::one(runtime))
+    })
+}
+
+/// The backend that uses this machine's GPU: Metal on Apple, Vulkan where a real device answers, CUDA where only
+/// NVIDIA's own driver does, else the CPU.
+pub fn backend_for(machine: &Machine) -> Backend {
+    let real_vulkan = machine
+        .vulkan
+        .entries
+        .iter()
+        .any(|e| e.kind != DeviceKind::Software);
+    let ready = matches!(machine.vulkan.status, VulkanStatus::Ready { .. });
+    let nvidia_driver = machine
+        .system_gpus
+        .iter()
+        .any(|gpu| gpu.vendor_id == NVIDIA && gpu.kernel_driver.as_deref() == Some("nvidia"));
+    if machine.host.os.to_lowercase().contains("macos") {
+        Backend::Metal
+    } else if ready && real_vulkan {
+        Backend::Vulkan
+    } else if nvidia_driver {
+        Backend::Cuda
+    } else {
+        Backend::Cpu
+    }
+}

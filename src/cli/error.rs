@@ -1,0 +1,155 @@
+//! How a command fails: one clear sentence, the causes beneath, what to do next, and the exit status.
+
+use std::fmt::{Display, Write as _};
+use std::io;
+
+use crate::engine::message::JobError;
+use crate::ports::PortError;
+
+use super::text::clean;
+
+/// Why a command did not end with status 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CliError {
+    /// Failed: status 1.
+    Failed(Failure),
+    /// The arguments make no sense together: status 2.
+    Usage(Failure),
+    /// Ended by the user: status 130. What is kept was already said.
+    Cancelled,
+}
+
+/// What is printed of a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What and where, in one sentence; path last.
+    pub headline: String,
+    /// Causes, outermost first.
+    pub causes: Vec<String>,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+/// Result of a command.
+pub type CliResult<T = ()> = Result<T, CliError>;
+
+impl CliError {
+    /// Failed with only a headline.
+    pub fn failed(headline: impl Into<String>) -> Self {
+        Self::Failed(Failure {
+            headline: headline.into(),
+            causes: Vec::new(),
+            hint: None,
+        })
+    }
+
+    /// Wrong usage, with only a headline.
+    pub fn usage(headline: impl Into<String>) -> Self {
+        Self::Usage(Failure {
+            headline: headline.into(),
+            causes: Vec::new(),
+            hint: None,
+        })
+    }
+
+    /// The same error with one more cause.
+    #[must_use]
+    pub fn cause(mut self, cause: impl Display) -> Self {
+        if let Self::Failed(failure) | Self::Usage(failure) = &mut self {
+            failure.causes.push(cause.to_string());
+        }
+        self
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        if let Self::Failed(failure) | Self::Usage(failure) = &mut self {
+            failure.hint = Some(hint.into());
+        }
+        self
+    }
+
+    /// The exit status (design section 2).
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Cancelled => 130,
+        }
+    }
+
+    /// What goes to stderr; nothing for a cancel.
+    pub fn text(&self) -> String {
+        let (Self::Failed(failure) | Self::Usage(failure)) = self else {
+            return String::new();
+        };
+        let mut text = format!("error: {}\n", clean(&failure.headline));
+        for cause in &failure.causes {
+            for line in cause.lines() {
+                let _ = writeln!(text, "  {}", clean(line));
+            }
+        }
+        if let Some(hint) = &failure.hint {
+            let _ = writeln!(text, "hint: {}", clean(hint));
+        }
+        text
+    }
+}
+
+impl From<PortError> for CliError {
+    fn from(error: PortError) -> Self {
+        Self::Failed(Failure {
+            headline: error.headline,
+            causes: error.cause,
+            hint: error.hint,
+        })
+    }
+}
+
+impl From<JobError> for CliError {
+    fn from(error: JobError) -> Self {
+        Self::Failed(Failure {
+            headline: error.headline,
+            causes: error.cause,
+            hint: error.hint,
+        })
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed("the result could not be written as JSON").cause(error)
+    }
+}
+
+/// Only stdout is written with `?`; files name themselves in their errors.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        Self::failed("could not write to standard output").cause(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headline_causes_and_hint_are_laid_out_for_people() {
+        let error = CliError::failed("no such model: /x\u{1b}[31m")
+            .cause("No such file\nor directory")
+            .hint("check the path");
+        assert_eq!(
+            error.text(),
+            "error: no such model: /x\\u{1b}[31m\n  No such file\n  or directory\nhint: check the path\n"
+        );
+        assert_eq!(error.status(), 1);
+    }
+
+    #[test]
+    fn a_cancel_says_nothing_more_and_ends_with_130() {
+        assert_eq!(CliError::Cancelled.text(), "");
+        assert_eq!(CliError::Cancelled.status(), 130);
+        assert_eq!(CliError::usage("x").status(), 2);
+    }
+}

@@ -1,0 +1,163 @@
+//! Where words go: results to stdout, everything else to stderr, and a reader that is gone is no error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::ports::{Notice, NoticeLevel};
+
+use super::args::Global;
+use super::error::CliResult;
+use super::text::clean;
+
+/// Bold headings on a terminal, plain text elsewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Style {
+    bold: bool,
+}
+
+impl Style {
+    /// No escapes at all.
+    pub const PLAIN: Self = Self { bold: false };
+
+    /// What a stream wants: escapes only on a terminal and only without `NO_COLOR` (no-color.org: set and not empty).
+    pub fn of(is_terminal: bool) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        Self {
+            bold: is_terminal && !refused && !dumb,
+        }
+    }
+
+    /// A heading.
+    pub fn heading(self, text: &str) -> String {
+        if self.bold {
+            format!("\u{1b}[1m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// How this invocation speaks.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// One JSON document on stdout.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// Raw output and logs.
+    pub verbose: bool,
+    /// Style of stdout.
+    pub style: Style,
+}
+
+impl Output {
+    /// As the arguments and the terminal say.
+    pub fn new(global: &Global) -> Self {
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            style: Style::of(io::stdout().is_terminal()),
+        }
+    }
+
+    /// Prints the document with `--json`, else its text.
+    ///
+    /// # Errors
+    /// As `print`.
+    pub fn print_either(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> CliResult {
+        if self.json {
+            print_json(document)
+        } else {
+            print(&text())
+        }
+    }
+
+    /// Says a step of a longer job on stderr, unless quiet.
+    pub fn step(&self, text: &str) {
+        if !self.quiet {
+            say(text);
+        }
+    }
+
+    /// Shows a notice on stderr; information is progress, a warning is not silenced.
+    pub fn notice(&self, notice: &Notice) {
+        if !self.quiet || notice.level == NoticeLevel::Warning {
+            say(&notice_line(notice));
+        }
+    }
+}
+
+/// Prints a result on stdout.
+///
+/// # Errors
+/// stdout cannot be written; a closed pipe (`| head -1`) is none.
+pub fn print(text: &str) -> CliResult {
+    let mut stdout = io::stdout().lock();
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let result = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(end))
+        .and_then(|()| stdout.flush());
+    match result {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a result as the one JSON document.
+///
+/// # Errors
+/// As `print`; the value cannot be serialised.
+pub fn print_json(document: &impl Serialize) -> CliResult {
+    print(&serde_json::to_string_pretty(document)?)
+}
+
+/// `warning: …` or `note: …`.
+pub fn notice_line(notice: &Notice) -> String {
+    let word = match notice.level {
+        NoticeLevel::Info => "note",
+        NoticeLevel::Warning => "warning",
+    };
+    format!("{word}: {}", clean(&notice.text))
+}
+
+/// Writes lines to stderr. Nobody is left to tell when that fails.
+pub fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = stderr.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = stderr.write_all(b"\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_style_adds_nothing() {
+        assert_eq!(Style::PLAIN.heading("Machine"), "Machine");
+        assert_eq!(
+            Style { bold: true }.heading("Machine"),
+            "\u{1b}[1mMachine\u{1b}[0m"
+        );
+        assert!(!Style::of(false).bold);
+    }
+
+    #[test]
+    fn a_notice_names_its_level() {
+        let notice = Notice {
+            level: NoticeLevel::Warning,
+            code: "battery".to_owned(),
+            text: "on battery".to_owned(),
+        };
+        assert_eq!(notice_line(&notice), "warning: on battery");
+    }
+}

@@ -1,0 +1,189 @@
+//! Two arms compared, metric by metric: the verdict first, the evidence under it, no digit the interval does not carry.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::cli::output::Style;
+use crate::cli::text::{capitalised, change_with_interval, clean, count, rate_decimals};
+use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
+
+use super::table::{Align, Table};
+
+/// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
+const SMALLEST_P: f64 = 1e-4;
+
+/// A test's label and its comparison.
+pub type Metric = (String, Comparison);
+
+/// The metrics of a document with the shape of `flux compare --json`; those of another shape are left out.
+pub fn metrics_of(document: &Value) -> Vec<Metric> {
+    let Some(metrics) = document.get("metrics").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    metrics
+        .iter()
+        .filter_map(|(label, value)| Some((label.clone(), Comparison::deserialize(value).ok()?)))
+        .collect()
+}
+
+/// `+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
+pub fn effect(comparison: &Comparison) -> String {
+    let change = change_with_interval(comparison.change_pct, comparison.ci95_pct);
+    let (a, b) = (comparison.baseline.n, comparison.candidate.n);
+    match comparison.unit {
+        SampleUnit::Runs => format!("{change}, {a} + {b} runs"),
+        SampleUnit::Repetitions => format!("{change} over the repetitions of {a} + {b} runs"),
+    }
+}
+
+/// One metric: verdict sentence, reason, both arms, the test.
+pub fn metric(label: &str, comparison: &Comparison, style: Style) -> String {
+    let verdict = capitalised(&comparison.verdict.to_string());
+    let mut text = format!(
+        "{}: {}\n",
+        style.heading(&format!("{label}  {verdict}")),
+        effect(comparison)
+    );
+    let _ = writeln!(text, "  {}", clean(&comparison.reason));
+    text.push_str(&arms(comparison));
+    if let Some(line) = test_line(comparison) {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+/// All metrics, a blank line between them.
+pub fn metrics(all: &[Metric], style: Style) -> String {
+    all.iter()
+        .map(|(label, comparison)| metric(&clean(label), comparison, style))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn arms(comparison: &Comparison) -> String {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Left),
+    ]);
+    let decimals_of = |arm: &ArmSummary| rate_decimals(arm.mean, arm.cv_pct);
+    let decimals = decimals_of(&comparison.baseline).min(decimals_of(&comparison.candidate));
+    for (name, arm) in [
+        ("baseline", &comparison.baseline),
+        ("candidate", &comparison.candidate),
+    ] {
+        table.row([
+            name.to_owned(),
+            format!("{:.decimals$}", arm.mean),
+            "tok/s".to_owned(),
+            spread(arm),
+            count(arm.n as u64, "run"),
+        ]);
+    }
+    table.render(2, Style::PLAIN)
+}
+
+fn spread(arm: &ArmSummary) -> String {
+    arm.cv_pct.map_or_else(
+        || "no spread known".to_owned(),
+        |cv| format!("CV {cv:.1} %"),
+    )
+}
+
+fn test_line(comparison: &Comparison) -> Option<String> {
+    let (t, df, p) = (comparison.t?, comparison.df?, comparison.p?);
+    let p = if p < SMALLEST_P {
+        format!("p < {SMALLEST_P}")
+    } else {
+        format!("p = {p:.4}")
+    };
+    let effect = comparison
+        .hedges_g
+        .map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
+    Some(format!("Welch: t = {t:.2}, df = {df:.1}, {p}{effect}"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::domain::types::Verdict;
+
+    /// The paper's graphics queue (section 4.1).
+    pub(crate) fn graphics_queue() -> Comparison {
+        Comparison {
+            baseline: ArmSummary {
+                mean: 22.7,
+                cv_pct: Some(0.32),
+                n: 8,
+                runs: vec![],
+            },
+            candidate: ArmSummary {
+                mean: 38.2041,
+                cv_pct: Some(0.31),
+                n: 8,
+                runs: vec![],
+            },
+            change_pct: 68.3,
+            ci95_pct: Some([67.87, 68.79]),
+            hedges_g: Some(150.1),
+            t: Some(317.0),
+            df: Some(10.2),
+            p: Some(1e-20),
+            unit: SampleUnit::Runs,
+            verdict: Verdict::Improved,
+            reason: "the whole interval is above +1 %".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_verdict_comes_first_and_the_evidence_under_it() {
+        assert_eq!(
+            metric("tg128", &graphics_queue(), Style::PLAIN),
+            "tg128  Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs\n\
+             \x20 the whole interval is above +1 %\n\
+             \x20 baseline   22.7  tok/s  CV 0.3 %  8 runs\n\
+             \x20 candidate  38.2  tok/s  CV 0.3 %  8 runs\n\
+             \x20 Welch: t = 317.00, df = 10.2, p < 0.0001, Hedges' g = 150.10\n"
+        );
+    }
+
+    #[test]
+    fn without_an_interval_nothing_is_claimed() {
+        let comparison = Comparison {
+            ci95_pct: None,
+            t: None,
+            verdict: Verdict::Inconclusive,
+            baseline: ArmSummary {
+                mean: 22.7,
+                cv_pct: None,
+                n: 1,
+                runs: vec![],
+            },
+            ..graphics_queue()
+        };
+        let text = metric("tg128", &comparison, Style::PLAIN);
+        assert!(
+            text.starts_with("tg128  Inconclusive: about +68 % (no interval), 1 + 8 runs\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("no spread known") && !text.contains("Welch"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn documents_of_another_shape_have_no_metrics() {
+        assert!(metrics_of(&serde_json::json!({"metrics": {"tg128": 3}})).is_empty());
+        assert!(metrics_of(&serde_json::json!(null)).is_empty());
+        let document = serde_json::json!({"schema": 1, "metrics": {"tg128": graphics_queue()}});
+        assert_eq!(
+            metrics_of(&document),
+            [("tg128".to_owned(), graphics_queue())]
+        );
+    }
+}

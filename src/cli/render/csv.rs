@@ -1,0 +1,109 @@
+//! One line per sample, for spreadsheets and scripts (RFC 4180 quoting).
+
+use std::fmt::Write as _;
+
+use crate::domain::types::{RunOutcome, Stage, TestSamples};
+use crate::ports::StoredRun;
+
+/// Columns, in order.
+const HEADER: &str =
+    "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome";
+
+/// Every sample of a session's runs. A run without samples has one line with its outcome: nothing is left out.
+pub fn samples(session: i64, runs: &[StoredRun]) -> String {
+    let mut text = format!("{HEADER}\n");
+    for run in runs {
+        let head = head(session, run);
+        match &run.run.outcome {
+            RunOutcome::Valid { tests } => {
+                for test in tests {
+                    valid(&mut text, &head, test);
+                }
+            }
+            RunOutcome::StoppedEarly { test, .. } => {
+                without(&mut text, &head, &test.to_string(), "stopped-early");
+            }
+            RunOutcome::Failed { failure, .. } => {
+                without(&mut text, &head, "", &failure_code(failure.class));
+            }
+            RunOutcome::Cancelled => without(&mut text, &head, "", "cancelled"),
+        }
+    }
+    text
+}
+
+fn head(session: i64, run: &StoredRun) -> String {
+    let side = run
+        .planned
+        .side
+        .map_or_else(String::new, |side| format!("{side:?}"));
+    format!(
+        "{session},{},{},{},{side},{}",
+        run.id,
+        run.seq,
+        stage_code(run.planned.stage),
+        field(&run.planned.settings.to_string()),
+    )
+}
+
+fn valid(text: &mut String, head: &str, test: &TestSamples) {
+    let label = field(&test.test.to_string());
+    for (number, (ns, rate)) in (1_u32..).zip(test.samples_ns.iter().zip(test.rates())) {
+        let _ = writeln!(text, "{head},{label},{number},{ns},{rate},valid");
+    }
+}
+
+fn without(text: &mut String, head: &str, test: &str, outcome: &str) {
+    let _ = writeln!(text, "{head},{},,,,{}", field(test), field(outcome));
+}
+
+/// The same words as in JSON.
+fn stage_code(stage: Stage) -> &'static str {
+    match stage {
+        Stage::WarmUp => "warm-up",
+        Stage::Baseline => "baseline",
+        Stage::Screening => "screening",
+        Stage::Pairs => "pairs",
+        Stage::DropOne => "drop-one",
+        Stage::Confirmation => "confirmation",
+    }
+}
+
+fn failure_code(class: crate::domain::types::FailureClass) -> String {
+    let code = serde_json::to_value(class).ok();
+    code.and_then(|c| c.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "failed".to_owned())
+}
+
+/// Quoted where the format needs it.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::tests::evidence;
+    use super::*;
+
+    #[test]
+    fn each_sample_is_a_line_and_a_failed_run_is_one_too() {
+        let evidence = evidence();
+        assert_eq!(
+            samples(5, &evidence.runs),
+            "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid\n\
+             5,32,1,screening,,graphics-queue=on,,,,,out-of-memory\n"
+        );
+    }
+
+    #[test]
+    fn commas_and_quotes_are_quoted() {
+        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(field("tg128 @ d4096"), "tg128 @ d4096");
+    }
+}

@@ -1,0 +1,124 @@
+//! `flux run --print` and `--explain`: the command to paste, and where each setting comes from.
+
+use std::fmt::Write as _;
+
+use crate::cli::output::Style;
+use crate::cli::text::{clean, moment};
+use crate::engine::run::{Explanation, RunPlan};
+
+use super::shell;
+
+/// The command to paste.
+pub fn command(plan: &RunPlan) -> String {
+    shell::command(&plan.env, &plan.argv)
+}
+
+/// Each setting with its evidence, then the command.
+pub fn explanation(plan: &RunPlan, style: Style) -> String {
+    let mut text = match &plan.profile {
+        Some(profile) => format!(
+            "{}\n",
+            style.heading(&format!(
+                "Profile {}: {} goal, confirmed in session {}, {}{}",
+                profile.id,
+                profile.goal,
+                profile.session,
+                moment(profile.created_at),
+                if profile.simulated { ", simulated" } else { "" }
+            ))
+        ),
+        None => "No profile for this model on this machine: stock settings. `flux tune` looks for one.\n".to_owned(),
+    };
+    for entry in &plan.explanation {
+        text.push_str(&setting(entry, style));
+    }
+    let _ = write!(
+        text,
+        "\n{}\n  {}\n",
+        style.heading("Command"),
+        command(plan)
+    );
+    text
+}
+
+fn setting(entry: &Explanation, style: Style) -> String {
+    let title = format!("{}={}", clean(&entry.setting), clean(&entry.value));
+    format!(
+        "\n{}\n  {}\n  Screened by run {}: {}\n  Confirmed: {}\n",
+        style.heading(&title),
+        clean(&entry.describe),
+        entry.run_id,
+        clean(&entry.run_metric_text),
+        clean(&entry.confirmation_text),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::types::{Goal, Launch, Profile, Settings, Timestamp};
+    use std::collections::BTreeMap;
+
+    fn plan() -> RunPlan {
+        RunPlan {
+            argv: [
+                "/opt/llama cpp/llama-server",
+                "-m",
+                "it's a \"model\" & 100% (v1) #2.gguf",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            env: BTreeMap::from([("GGML_VK_ALLOW_GRAPHICS_QUEUE".to_owned(), "1".to_owned())]),
+            profile: Some(Profile {
+                id: 4,
+                session: 5,
+                fingerprint: String::new(),
+                runtime_digest: String::new(),
+                model_digest: String::new(),
+                goal: Goal::Generation,
+                settings: Settings::stock(),
+                bench: Launch::default(),
+                server: Launch::default(),
+                created_at: Timestamp(0),
+                simulated: false,
+            }),
+            explanation: vec![Explanation {
+                setting: "graphics-queue".to_owned(),
+                value: "on".to_owned(),
+                describe: "one queue".to_owned(),
+                run_id: 17,
+                run_metric_text: "tg128 38.20 tok/s, stock 22.81".to_owned(),
+                confirmation_text: "+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs".to_owned(),
+            }],
+            notices: vec![],
+        }
+    }
+
+    #[test]
+    fn every_setting_cites_its_run_and_its_confirmation() {
+        let text = explanation(&plan(), Style::PLAIN);
+        assert!(
+            text.starts_with(
+                "Profile 4: generation goal, confirmed in session 5, 1970-01-01 00:00 UTC\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("graphics-queue=on\n  one queue\n  Screened by run 17: tg128 38.20 tok/s, stock 22.81\n  Confirmed: +68.3 %"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn stock_says_that_nothing_was_tuned() {
+        let text = explanation(
+            &RunPlan {
+                profile: None,
+                explanation: vec![],
+                ..plan()
+            },
+            Style::PLAIN,
+        );
+        assert!(text.contains("stock settings"), "{text}");
+    }
+}

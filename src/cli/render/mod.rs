@@ -1,0 +1,16 @@
+//! Results as text for people. Everything here is pure: documents in, text out.
+
+pub mod comparison;
+pub mod csv;
+pub mod doctor;
+pub mod explain;
+pub mod history;
+pub mod models;
+pub mod plan;
+pub mod runtimes;
+pub mod scan;
+mod scan_gpu;
+pub mod session;
+pub mod shell;
+pub mod table;
+pub mod tune;

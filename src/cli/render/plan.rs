@@ -1,0 +1,135 @@
+//! `flux tune --dry-run`: what would be tried, what would not and why, and how long it would take.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cli::output::Style;
+use crate::cli::text::{clean, count, settings_words, span};
+use crate::domain::types::{Launch, Settings};
+
+use super::shell;
+use super::table::{Align, Table};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    dimensions: Dimensions,
+    candidates: Vec<Candidate>,
+    expected_secs: Option<f64>,
+    processes: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Dimensions {
+    offered: Vec<Dimension>,
+    refused: Vec<Dimension>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Dimension {
+    id: String,
+    summary: Option<String>,
+    reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Candidate {
+    settings: Settings,
+    #[serde(flatten)]
+    launch: Launch,
+}
+
+/// The plan as text.
+///
+/// # Errors
+/// The document has another shape.
+pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Error> {
+    let document = Document::deserialize(document)?;
+    let mut text = format!("{}\n", style.heading(&title(&document)));
+    let mut table = Table::new(&[
+        ("Candidate", Align::Left),
+        ("Environment and arguments", Align::Left),
+    ]);
+    for candidate in &document.candidates {
+        table.row([
+            settings_words(&candidate.settings),
+            shell::command(&candidate.launch.env, &candidate.launch.args),
+        ]);
+    }
+    if !table.is_empty() {
+        text.push_str(&table.render(2, style));
+    }
+    text.push_str(&dimensions("Tried", &document.dimensions.offered, style));
+    text.push_str(&dimensions(
+        "Not offered",
+        &document.dimensions.refused,
+        style,
+    ));
+    Ok(text)
+}
+
+fn title(document: &Document) -> String {
+    let mut parts = vec![count(document.candidates.len() as u64, "candidate")];
+    if let Some(processes) = document.processes {
+        parts.push(format!("about {processes} llama-bench processes"));
+    }
+    match document.expected_secs {
+        Some(secs) => parts.push(format!("about {}", span(secs))),
+        None => parts.push("time unknown until the baseline has run".to_owned()),
+    }
+    parts.join(", ")
+}
+
+fn dimensions(title: &str, dimensions: &[Dimension], style: Style) -> String {
+    if dimensions.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for dimension in dimensions {
+        let why = dimension.reason.as_deref().or(dimension.summary.as_deref());
+        table.row([clean(&dimension.id), clean(why.unwrap_or_default())]);
+    }
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "\n{}\n{}",
+        style.heading(title),
+        table.render(2, style)
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_plan_says_what_is_tried_what_is_not_and_how_long() {
+        let document = json!({
+            "schema": 1,
+            "dimensions": {
+                "offered": [{"id": "graphics-queue", "summary": "one queue"}],
+                "refused": [{"id": "int8-dot", "reason": "the device has no int8 dot product"}]
+            },
+            "candidates": [{"settings": {"graphics-queue": "on"}, "args": ["-fa", "0"], "env": {"GGML_VK_ALLOW_GRAPHICS_QUEUE": "1"}}],
+            "expected_secs": 1500.0,
+            "processes": 40
+        });
+        assert_eq!(
+            dry_run(&document, Style::PLAIN).unwrap(),
+            "1 candidate, about 40 llama-bench processes, about 25 min\n\
+             \x20 Candidate          Environment and arguments\n\
+             \x20 Graphics queue on  GGML_VK_ALLOW_GRAPHICS_QUEUE=1 -fa 0\n\
+             \nTried\n\
+             \x20 graphics-queue  one queue\n\
+             \nNot offered\n\
+             \x20 int8-dot  the device has no int8 dot product\n"
+        );
+    }
+}

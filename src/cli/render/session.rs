@@ -1,0 +1,374 @@
+//! One session in full: how it began and ended, every sample, every verdict, every notice; raw output where asked for.
+
+use std::fmt::Write as _;
+
+use crate::cli::output::{Style, notice_line};
+use crate::cli::text::{clean, clean_lines, moment, rate, settings_words, span};
+use crate::domain::types::{RunOutcome, TestSamples};
+use crate::ports::{Notice, Session, SessionState, StoredRun, StoredVerdict};
+
+use super::comparison;
+use super::history::{kind, state};
+use super::table::pairs;
+
+/// Everything the store holds about a session.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Evidence {
+    /// The session.
+    pub session: Session,
+    /// Its runs in order.
+    pub runs: Vec<StoredRun>,
+    /// Its judgements.
+    pub verdicts: Vec<StoredVerdict>,
+    /// Its notices.
+    pub notices: Vec<Notice>,
+    /// Profiles it saved.
+    pub profiles: Vec<crate::domain::types::Profile>,
+}
+
+/// The session as text; `raw` adds what every process printed.
+pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
+    let mut text = head(&evidence.session, style);
+    let _ = writeln!(text, "\n{}", style.heading("Runs"));
+    for run in &evidence.runs {
+        text.push_str(&self::run(run));
+        if raw {
+            text.push_str(&raw_output(run));
+        }
+    }
+    text.push_str(&verdicts(&evidence.verdicts, style));
+    if !evidence.notices.is_empty() {
+        let _ = writeln!(text, "\n{}", style.heading("Notices"));
+    }
+    for notice in &evidence.notices {
+        let _ = writeln!(text, "  {}", notice_line(notice));
+    }
+    text.push_str(&end(evidence, style));
+    text
+}
+
+fn head(session: &Session, style: Style) -> String {
+    let begun = &session.begun;
+    let title = format!(
+        "Session {}: {}",
+        session.id,
+        kind(begun.kind, begun.simulated)
+    );
+    let rows = [
+        ("Began", moment(begun.started_at)),
+        (
+            "Model",
+            format!(
+                "{} ({})",
+                clean(&begun.model.name),
+                clean(&begun.model.path.display().to_string())
+            ),
+        ),
+        ("Runtime", super::runtimes::one(&begun.runtime)),
+        ("Goal", begun.goal.to_string()),
+        ("Fingerprint", begun.fingerprint.hash.clone()),
+        ("Flux", clean(&begun.flux_version)),
+    ];
+    format!("{}\n{}", style.heading(&title), pairs(&rows, 2))
+}
+
+fn run(run: &StoredRun) -> String {
+    let side = run
+        .planned
+        .side
+        .map_or_else(String::new, |side| format!(", arm {side:?}"));
+    let mut text = format!(
+        "  {:>3}. run {}, {}{side}: {} [{}]\n",
+        run.seq + 1,
+        run.id,
+        run.planned.stage.words(),
+        settings_words(&run.planned.settings),
+        span(run.run.wall_secs),
+    );
+    match &run.run.outcome {
+        RunOutcome::Valid { tests } => {
+            for test in tests {
+                let _ = writeln!(text, "       {}", samples(test));
+            }
+        }
+        RunOutcome::StoppedEarly {
+            test,
+            repetition_secs,
+            limit_secs,
+        } => {
+            let (took, limit) = (span(*repetition_secs), span(*limit_secs));
+            let _ = writeln!(
+                text,
+                "       stopped early: a repetition of {test} took {took}, more than {limit}"
+            );
+        }
+        RunOutcome::Failed { failure, .. } => {
+            let _ = writeln!(text, "       failed: {}", clean(&failure.to_string()));
+            let _ = writeln!(text, "       {}", failure.class.advice());
+        }
+        RunOutcome::Cancelled => text.push_str("       cancelled\n"),
+    }
+    text
+}
+
+/// `tg128  38.2 tok/s  (38.21 38.19 38.20)`: every repetition, none left out.
+fn samples(test: &TestSamples) -> String {
+    let all: Vec<String> = test.rates().iter().map(|r| format!("{r:.2}")).collect();
+    format!(
+        "{}  {} tok/s  ({})",
+        test.test,
+        rate(test.mean_rate(), None),
+        all.join(" ")
+    )
+}
+
+fn raw_output(run: &StoredRun) -> String {
+    let raw = &run.run.raw;
+    let mut text = format!("       $ {}\n", clean(&shell_words::join(&raw.argv)));
+    for (name, value) in &raw.env {
+        let _ = writeln!(text, "       env {}={}", clean(name), clean(value));
+    }
+    let ended = match (raw.exit_code, raw.signal) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "no exit status".to_owned(),
+    };
+    let _ = writeln!(text, "       {ended}");
+    for (stream, output) in [("stdout", &raw.stdout), ("stderr", &raw.stderr)] {
+        for line in clean_lines(output).lines() {
+            let _ = writeln!(text, "       {stream} | {line}");
+        }
+    }
+    text
+}
+
+fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let title = format!(
+            "Verdict {} on {}: {}",
+            verdict.id,
+            settings_words(&verdict.settings),
+            verdict.verdict
+        );
+        let _ = writeln!(text, "\n{}", style.heading(&title));
+        let metrics = comparison::metrics_of(&verdict.detail);
+        text.push_str(&comparison::metrics(&metrics, Style::PLAIN));
+    }
+    text
+}
+
+fn end(evidence: &Evidence, style: Style) -> String {
+    let ended = evidence.session.end.as_ref();
+    let word = state(ended.map(|e| e.state));
+    let mut text = format!("\n{} {word}", style.heading("Ended:"));
+    if let Some(end) = ended {
+        let _ = write!(text, ", {}", moment(end.ended_at));
+        if let Some(verdict) = end.verdict {
+            let _ = write!(text, ", {verdict}");
+        }
+        if end.state == SessionState::Failed
+            && let Some(headline) = end
+                .result
+                .get("headline")
+                .and_then(serde_json::Value::as_str)
+        {
+            let _ = write!(text, ": {}", clean(headline));
+        }
+    }
+    text.push('\n');
+    for profile in &evidence.profiles {
+        let _ = writeln!(
+            text,
+            "Profile {}: {}",
+            profile.id,
+            settings_words(&profile.settings)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::runtimes::tests::cpu_build;
+    use super::*;
+    use crate::domain::types::*;
+    use crate::ports::*;
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    fn machine() -> Machine {
+        Machine {
+            schema: 1,
+            vulkan: VulkanReport {
+                status: VulkanStatus::NoLoader {
+                    detail: String::new(),
+                },
+                entries: vec![],
+            },
+            system_gpus: vec![],
+            host: Host::default(),
+            telemetry: vec![],
+            runtimes: vec![],
+            inherited_env: BTreeMap::new(),
+            simulated: false,
+        }
+    }
+
+    fn model() -> ModelInfo {
+        ModelInfo {
+            path: PathBuf::from("/m/a.gguf"),
+            parts: vec![],
+            digest: String::new(),
+            kind: ModelKind::Model,
+            architecture: "llama".to_owned(),
+            name: "A\u{1b}[2J".to_owned(),
+            parameters: 1,
+            tensor_bytes: Bytes(1),
+            file_bytes: Bytes(1),
+            layers: None,
+            context_length: None,
+            experts: 0,
+            quant_mix: vec![],
+            tokenizer: true,
+            kv_bytes_per_token_f16: None,
+            notices: vec![],
+        }
+    }
+
+    fn stored(
+        id: i64,
+        seq: u32,
+        stage: Stage,
+        side: Option<Side>,
+        outcome: RunOutcome,
+    ) -> StoredRun {
+        StoredRun {
+            id,
+            seq,
+            planned: PlannedRun {
+                stage,
+                side,
+                settings: Settings::stock().with("graphics-queue", "on"),
+                repetitions: 2,
+                early_stop: None,
+                log_buffers: false,
+                purpose: "x".to_owned(),
+            },
+            run: Run {
+                started_at: Timestamp(0),
+                wall_secs: 12.0,
+                outcome,
+                buffers: vec![],
+                raw: RawOutput {
+                    argv: vec!["llama-bench".to_owned()],
+                    stderr: "loading\u{1b}[31m\nready".to_owned(),
+                    exit_code: Some(0),
+                    ..RawOutput::default()
+                },
+            },
+        }
+    }
+
+    fn session() -> Session {
+        Session {
+            id: 5,
+            begun: NewSession {
+                kind: SessionKind::Tune,
+                started_at: Timestamp(0),
+                fingerprint: Fingerprint {
+                    hash: "ab".repeat(32),
+                    fields: vec![],
+                },
+                machine: machine(),
+                runtime: cpu_build(),
+                model: model(),
+                goal: Goal::Generation,
+                config: serde_json::Value::Null,
+                simulated: false,
+                flux_version: "0.1.0".to_owned(),
+            },
+            end: Some(SessionEnd {
+                ended_at: Timestamp(60_000),
+                state: SessionState::Done,
+                verdict: Some(Verdict::Improved),
+                result: serde_json::Value::Null,
+            }),
+        }
+    }
+
+    /// A confirmation run with two repetitions, then a run out of memory.
+    pub(crate) fn evidence() -> Evidence {
+        let tests = vec![TestSamples {
+            test: TestSpec::generation(128),
+            // 128 tokens in 4 s and in 3.2 s: 32 and 40 tokens per second.
+            samples_ns: vec![4_000_000_000, 3_200_000_000],
+            record: serde_json::Value::Null,
+        }];
+        let failure = Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed");
+        Evidence {
+            session: session(),
+            runs: vec![
+                stored(
+                    31,
+                    0,
+                    Stage::Confirmation,
+                    Some(Side::B),
+                    RunOutcome::Valid { tests },
+                ),
+                stored(
+                    32,
+                    1,
+                    Stage::Screening,
+                    None,
+                    RunOutcome::Failed {
+                        failure,
+                        salvaged: vec![],
+                    },
+                ),
+            ],
+            verdicts: vec![StoredVerdict {
+                id: 2,
+                session: 5,
+                settings: Settings::stock().with("graphics-queue", "on"),
+                verdict: Verdict::Improved,
+                detail: serde_json::json!({"metrics": {"tg128": super::comparison::tests::graphics_queue()}}),
+            }],
+            notices: vec![Notice {
+                level: NoticeLevel::Warning,
+                code: "battery".to_owned(),
+                text: "on battery".to_owned(),
+            }],
+            profiles: vec![],
+        }
+    }
+
+    #[test]
+    fn every_sample_failure_verdict_notice_and_the_end_are_shown() {
+        let text = show(&evidence(), false, Style::PLAIN);
+        for part in [
+            "Session 5: tune\n",
+            "    1. run 31, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 tok/s  (32.00 40.00)\n",
+            "    2. run 32, screening: Graphics queue on [12 s]\n       failed: out of memory: cudaMalloc failed\n",
+            "Verdict 2 on Graphics queue on: improved\ntg128  Improved: +68.3 %",
+            "Notices\n  warning: on battery\n",
+            "Ended: done, 1970-01-01 00:01 UTC, improved\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing from\n{text}");
+        }
+        assert!(
+            !text.contains("stderr |") && !text.contains('\u{1b}'),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn raw_output_is_shown_harmlessly_on_request() {
+        let text = show(&evidence(), true, Style::PLAIN);
+        assert!(
+            text.contains("       stderr | loading\\u{1b}[31m\n       stderr | ready\n"),
+            "{text}"
+        );
+        assert!(text.contains("exit status 0"), "{text}");
+    }
+}

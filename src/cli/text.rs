@@ -1,0 +1,254 @@
+//! Words for people: harmless names, numbers with their honest digits, spans of time.
+
+use crate::domain::types::{Settings, Timestamp};
+
+/// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
+pub fn clean(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// As `clean`, line by line: for text that may have several lines, such as a log.
+pub fn clean_lines(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// Characters that reorder or hide what follows them: bidirectional controls, zero-width marks, separators.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Most decimals ever shown: a measurement of tokens per second carries no more.
+const MAX_DECIMALS: i32 = 2;
+
+/// Decimals a number with this uncertainty carries: its last digit is not below the uncertainty's first.
+pub fn decimals_for(uncertainty: f64) -> usize {
+    if !uncertainty.is_finite() || uncertainty <= 0.0 {
+        return if uncertainty == 0.0 {
+            MAX_DECIMALS as usize
+        } else {
+            0
+        };
+    }
+    (-uncertainty.log10().floor()).clamp(0.0, f64::from(MAX_DECIMALS)) as usize
+}
+
+/// Decimals of a rate with this coefficient of variation; three significant digits or so where none is known.
+pub fn rate_decimals(mean: f64, cv_pct: Option<f64>) -> usize {
+    const UNKNOWN_CV_PCT: f64 = 1.0;
+    decimals_for(mean.abs() * cv_pct.unwrap_or(UNKNOWN_CV_PCT) / 100.0)
+}
+
+/// A rate with the digits its spread carries.
+pub fn rate(mean: f64, cv_pct: Option<f64>) -> String {
+    let decimals = rate_decimals(mean, cv_pct);
+    format!("{mean:.decimals$}")
+}
+
+/// A signed change in percent, `+68.3 %`; the minus is a real one.
+pub fn change(value: f64, decimals: usize) -> String {
+    format!("{} %", signed(value, decimals))
+}
+
+/// A signed number; what rounds to zero has no sign.
+pub fn signed(value: f64, decimals: usize) -> String {
+    let digits = format!("{:.decimals$}", value.abs());
+    if digits.chars().all(|c| matches!(c, '0' | '.')) {
+        return digits;
+    }
+    let sign = if value < 0.0 { '−' } else { '+' };
+    format!("{sign}{digits}")
+}
+
+/// A relative change with its interval, in the digits the interval carries: `+68.3 % (95 % CI +67.9 to +68.8)`.
+pub fn change_with_interval(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
+    match ci95_pct {
+        Some([lo, hi]) => {
+            let decimals = decimals_for((hi - lo) / 2.0);
+            format!(
+                "{} (95 % CI {} to {})",
+                change(change_pct, decimals),
+                signed(lo, decimals),
+                signed(hi, decimals)
+            )
+        }
+        None => format!("about {} (no interval)", change(change_pct, 0)),
+    }
+}
+
+/// A span of time for people: `45 s`, `12 min`, `1 h 05 min`.
+pub fn span(secs: f64) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 3600;
+    // Above this, seconds say nothing any more.
+    const SHOW_SECONDS_BELOW: u64 = 90;
+    if !secs.is_finite() || secs < 0.0 {
+        return "unknown".to_owned();
+    }
+    if secs < 1.0 {
+        return format!("{:.0} ms", secs * 1000.0);
+    }
+    let whole = secs.round() as u64;
+    if whole < SHOW_SECONDS_BELOW {
+        return format!("{whole} s");
+    }
+    let minutes = (secs / MINUTE as f64).round() as u64;
+    if minutes * MINUTE < HOUR {
+        return format!("{minutes} min");
+    }
+    format!("{} h {:02} min", minutes / MINUTE, minutes % MINUTE)
+}
+
+/// A moment, to the minute, in UTC.
+pub fn moment(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(
+        |_| "unknown time".to_owned(),
+        |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+    )
+}
+
+/// Settings in words: `graphics-queue=on` → `Graphics queue on`; stock is `Stock`.
+pub fn settings_words(settings: &Settings) -> String {
+    if settings.is_stock() {
+        return "Stock".to_owned();
+    }
+    let words: Vec<String> = settings
+        .0
+        .iter()
+        .map(|(dimension, value)| format!("{} {value}", dimension_words(dimension)))
+        .collect();
+    capitalised(&clean(&words.join(", ")))
+}
+
+/// `flash-attn` → `flash attention`: ids are short because they are typed, words are read.
+fn dimension_words(id: &str) -> String {
+    let words = id.split(['-', '_']).map(|word| match word {
+        "attn" => "attention",
+        "ubatch" => "micro-batch",
+        "kv" => "KV",
+        other => other,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The same text with its first letter in upper case.
+pub fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+/// `1 run`, `2 runs`.
+pub fn count(n: u64, one: &str) -> String {
+    if n == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{n} {one}s")
+    }
+}
+
+/// Parameters of a model: `4.02 B`, `268 M`.
+pub fn parameters(n: u64) -> String {
+    const MILLION: f64 = 1e6;
+    const BILLION: f64 = 1e9;
+    let n = n as f64;
+    if n >= BILLION {
+        format!("{:.2} B", n / BILLION)
+    } else {
+        format!("{:.0} M", n / MILLION)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_and_direction_overrides_are_shown_not_sent() {
+        assert_eq!(
+            clean("a\u{1b}[31mb\n\r\u{7}"),
+            "a\\u{1b}[31mb\\u{a}\\u{d}\\u{7}"
+        );
+        assert_eq!(
+            clean("model\u{202e}fugg.exe\u{9b}2J"),
+            "model\\u{202e}fugg.exe\\u{9b}2J"
+        );
+        assert_eq!(clean("日本 ÄÖ µ"), "日本 ÄÖ µ");
+    }
+
+    #[test]
+    fn no_more_digits_than_the_interval_carries() {
+        assert_eq!(
+            change_with_interval(68.3412, Some([67.8712, 68.8123])),
+            "+68.3 % (95 % CI +67.9 to +68.8)"
+        );
+        assert_eq!(
+            change_with_interval(-16.88, Some([-22.76, -10.91])),
+            "−17 % (95 % CI −23 to −11)"
+        );
+        assert_eq!(
+            change_with_interval(0.012, Some([-0.013, 0.037])),
+            "+0.01 % (95 % CI −0.01 to +0.04)"
+        );
+        assert_eq!(
+            change_with_interval(12.3, None),
+            "about +12 % (no interval)"
+        );
+    }
+
+    #[test]
+    fn what_rounds_to_zero_has_no_sign() {
+        assert_eq!(change(-0.004, 2), "0.00 %");
+        assert_eq!(change(-0.4, 0), "0 %");
+        assert_eq!(signed(-1.25, 1), "−1.2");
+    }
+
+    #[test]
+    fn a_rate_carries_its_spread() {
+        assert_eq!(rate(38.2041, Some(0.3)), "38.2");
+        assert_eq!(rate(14123.4, Some(1.0)), "14123");
+        assert_eq!(rate(22.8134, None), "22.8");
+        assert_eq!(rate(0.5123, Some(0.0)), "0.51");
+    }
+
+    #[test]
+    fn spans_have_the_unit_a_person_would_use() {
+        for (secs, text) in [
+            (0.25, "250 ms"),
+            (45.4, "45 s"),
+            (89.0, "89 s"),
+            (720.0, "12 min"),
+            (3599.0, "1 h 00 min"),
+            (3900.0, "1 h 05 min"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(span(secs), text);
+        }
+    }
+
+    #[test]
+    fn moments_settings_and_counts_in_words() {
+        assert_eq!(moment(Timestamp(0)), "1970-01-01 00:00 UTC");
+        assert_eq!(
+            settings_words(&Settings::stock().with("graphics-queue", "on")),
+            "Graphics queue on"
+        );
+        assert_eq!(settings_words(&Settings::stock()), "Stock");
+        assert_eq!(
+            (count(1, "run"), count(2, "run")),
+            ("1 run".to_owned(), "2 runs".to_owned())
+        );
+        assert_eq!(
+            (parameters(4_020_000_000), parameters(268_098_176)),
+            ("4.02 B".to_owned(), "268 M".to_owned())
+        );
+    }
+}

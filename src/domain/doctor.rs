@@ -1,0 +1,434 @@
+//! What would spoil a measurement now (design section 2, `flux doctor`): from a machine's readings and a few facts about
+//! this process, findings with advice. Pure: whoever asks gathers the facts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::machine::{Gpu, gpus};
+use crate::domain::types::{Bytes, DeviceKind, Machine, RenderNodes, VulkanStatus};
+
+/// Load above this share of the logical processors means that others compute too: a fifth already shows in CPU runs.
+const BUSY_LOAD_SHARE: f64 = 0.2;
+
+/// Free RAM below which the system may swap while a model is loaded.
+const LITTLE_RAM: Bytes = Bytes::gib(2);
+
+/// Free RAM that must remain beside a model that is loaded whole.
+const RAM_RESERVE: Bytes = Bytes::gib(1);
+
+/// CPU governors and power plans that hold clocks back, in lower case.
+const SLOW_PLANS: &[&str] = &[
+    "powersave",
+    "power saver",
+    "conservative",
+    "ondemand",
+    "schedutil",
+    "balanced",
+];
+
+/// Names of variables that hold something to be kept secret.
+const SECRET_WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD"];
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// May spoil a measurement.
+    Warning,
+    /// Flux cannot do its work.
+    Problem,
+}
+
+/// One thing found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How bad.
+    pub level: Level,
+    /// Stable kebab-case code.
+    pub code: String,
+    /// What, in one sentence.
+    pub title: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl Finding {
+    fn new(level: Level, code: &str, title: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            level,
+            code: code.to_owned(),
+            title: title.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
+/// What the machine's readings do not hold. `None`: unknown, or asked about another machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Value of `MESA_SHADER_CACHE_DISABLE`, where it is set.
+    pub shader_cache_disabled: Option<String>,
+    /// The shader cache folder, where it cannot be written.
+    pub shader_cache_unwritable: Option<String>,
+    /// The data folder, where it cannot be written.
+    pub data_dir_unwritable: Option<String>,
+    /// Bytes the model asked about needs.
+    pub model_needs: Option<Bytes>,
+}
+
+/// Everything found, the worst first.
+pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    found.extend(power(machine));
+    found.extend(load(machine));
+    found.extend(memory(machine, facts.model_needs));
+    found.extend(shader_cache(facts));
+    found.extend(inherited(machine));
+    found.extend(permission(machine));
+    found.extend(vulkan(machine));
+    found.extend(resizable_bar(machine));
+    found.extend(data_dir(facts));
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    found
+}
+
+/// A variable whose value must not be shown or exported.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+fn power(machine: &Machine) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if machine.host.on_battery == Some(true) {
+        found.push(Finding::new(
+            Level::Warning,
+            "battery",
+            "running on battery: clocks are held back and change with the charge",
+            "plug the machine in",
+        ));
+    }
+    if let Some(plan) = &machine.host.power_plan
+        && SLOW_PLANS.contains(&plan.to_ascii_lowercase().as_str())
+    {
+        found.push(Finding::new(
+            Level::Warning,
+            "power-plan",
+            format!("the power plan is {plan}, not performance: clocks ramp up during a run"),
+            "choose the performance plan or governor for the measurement (Linux: `cpupower frequency-set -g performance`)",
+        ));
+    }
+    found
+}
+
+fn load(machine: &Machine) -> Option<Finding> {
+    let load = f64::from(machine.host.load_1min_centi?) / 100.0;
+    let threads = machine.host.logical_cores.max(1);
+    (load > BUSY_LOAD_SHARE * f64::from(threads)).then(|| {
+        Finding::new(
+            Level::Warning,
+            "load",
+            format!("other programs are busy: load {load:.2} on {threads} logical processors"),
+            "close them, or measure later",
+        )
+    })
+}
+
+fn memory(machine: &Machine, model_needs: Option<Bytes>) -> Option<Finding> {
+    let free = machine.host.ram_available;
+    if let Some(needs) = model_needs
+        && free.saturating_sub(RAM_RESERVE) < needs
+    {
+        return Some(Finding::new(
+            Level::Warning,
+            "ram-model",
+            format!("{free} of RAM are free; the model needs {needs} where it is not on the GPU"),
+            "close programs, or choose a smaller model or quantisation",
+        ));
+    }
+    (free < LITTLE_RAM).then(|| {
+        Finding::new(
+            Level::Warning,
+            "ram",
+            format!("only {free} of RAM are free: the system may swap during a run"),
+            "close programs that hold memory",
+        )
+    })
+}
+
+/// Case C41: without its cache every process compiles its shaders anew, and the arms are hurt unequally.
+fn shader_cache(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(value) = facts
+        .shader_cache_disabled
+        .as_deref()
+        .filter(|v| is_true(v))
+    {
+        found.push(Finding::new(
+            Level::Warning,
+            "shader-cache-disabled",
+            format!("the shader cache is switched off (MESA_SHADER_CACHE_DISABLE={value}): every process compiles"),
+            "unset MESA_SHADER_CACHE_DISABLE",
+        ));
+    }
+    if let Some(dir) = &facts.shader_cache_unwritable {
+        found.push(Finding::new(
+            Level::Warning,
+            "shader-cache-unwritable",
+            format!("the shader cache folder cannot be written, so every process compiles: {dir}"),
+            "make the folder writable for this user",
+        ));
+    }
+    found
+}
+
+/// Mesa's own reading of a switch.
+fn is_true(value: &str) -> bool {
+    matches!(
+        value.to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "y" | "on"
+    )
+}
+
+fn inherited(machine: &Machine) -> Option<Finding> {
+    let names: Vec<&str> = machine.inherited_env.keys().map(String::as_str).collect();
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            Level::Info,
+            "inherited-env",
+            format!("variables set here change llama.cpp outside Flux: {}", names.join(", ")),
+            "nothing to do for Flux: it removes them from every process it starts; unset them to see the same speed elsewhere",
+        )
+    })
+}
+
+fn permission(machine: &Machine) -> Option<Finding> {
+    (machine.host.render_nodes == Some(RenderNodes::Denied)).then(|| {
+        Finding::new(
+            Level::Problem,
+            "dri-permission",
+            "this user may not open the GPU: /dev/dri/renderD*",
+            "add the user to the group render (`sudo usermod -aG render $USER`) and log in again",
+        )
+    })
+}
+
+fn vulkan(machine: &Machine) -> Option<Finding> {
+    match &machine.vulkan.status {
+        VulkanStatus::NoLoader { .. } => Some(Finding::new(
+            Level::Info,
+            "no-vulkan",
+            "no Vulkan on this machine: GPUs cannot be read or used through it",
+            "install the GPU's driver (Debian: mesa-vulkan-drivers), or measure on the CPU or with CUDA",
+        )),
+        VulkanStatus::NoDriver { .. } => Some(Finding::new(
+            Level::Info,
+            "no-vulkan-driver",
+            "Vulkan is installed, but no driver for it",
+            "install the GPU's driver (Debian: mesa-vulkan-drivers)",
+        )),
+        VulkanStatus::Ready { .. } if only_software(machine) => Some(Finding::new(
+            Level::Info,
+            "software-gpu",
+            "the only Vulkan device is a software renderer: it is never tuned",
+            "measure on the CPU, or install the GPU's driver",
+        )),
+        VulkanStatus::Ready { .. } => None,
+    }
+}
+
+fn only_software(machine: &Machine) -> bool {
+    let entries = &machine.vulkan.entries;
+    !entries.is_empty() && entries.iter().all(|e| e.kind == DeviceKind::Software)
+}
+
+fn resizable_bar(machine: &Machine) -> Vec<Finding> {
+    let off = |gpu: &Gpu| gpu.memory.as_ref().and_then(|m| m.resizable_bar) == Some(false);
+    gpus(machine)
+        .into_iter()
+        .filter(off)
+        .map(|gpu| {
+            Finding::new(
+                Level::Info,
+                "resizable-bar",
+                format!("resizable BAR is off: the host sees at most 256 MiB of {} at once", gpu.name),
+                "switch on Above 4G Decoding and Resizable BAR in the firmware, if it has them; loading gets faster",
+            )
+        })
+        .collect()
+}
+
+fn data_dir(facts: &Facts) -> Option<Finding> {
+    facts.data_dir_unwritable.as_ref().map(|dir| {
+        Finding::new(
+            Level::Problem,
+            "data-dir",
+            format!("the data folder cannot be written, so nothing can be kept: {dir}"),
+            "make it writable, or choose another with --data-dir",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::types::{Driver, Features, Heap, Host, Limits, VulkanEntry, VulkanReport};
+
+    fn quiet_machine() -> Machine {
+        Machine {
+            schema: Machine::SCHEMA,
+            vulkan: VulkanReport {
+                status: VulkanStatus::Ready {
+                    instance_version: "1.3.0".to_owned(),
+                },
+                entries: vec![card(&[(8192, false), (256, true)])],
+            },
+            system_gpus: vec![],
+            host: Host {
+                logical_cores: 12,
+                ram_total: Bytes::gib(16),
+                ram_available: Bytes::gib(12),
+                on_battery: Some(false),
+                power_plan: Some("performance".to_owned()),
+                load_1min_centi: Some(10),
+                ..Host::default()
+            },
+            telemetry: vec![],
+            runtimes: vec![],
+            inherited_env: std::collections::BTreeMap::new(),
+            simulated: false,
+        }
+    }
+
+    fn card(heaps: &[(u64, bool)]) -> VulkanEntry {
+        VulkanEntry {
+            enumeration_index: 0,
+            name: "RX 580".to_owned(),
+            kind: DeviceKind::Discrete,
+            vendor_id: 0x1002,
+            device_id: 0x6fdf,
+            pci: None,
+            uuid: None,
+            api_version: "1.3.217".to_owned(),
+            driver: Driver {
+                id: 1,
+                id_name: String::new(),
+                name: String::new(),
+                info: String::new(),
+                version_raw: 0,
+                version: String::new(),
+            },
+            heaps: heaps
+                .iter()
+                .map(|&(mib, host_visible)| Heap {
+                    size: Bytes::mib(mib),
+                    budget: None,
+                    usage: None,
+                    device_local: true,
+                    host_visible,
+                })
+                .collect(),
+            queue_families: vec![],
+            limits: Limits::default(),
+            features: Features::default(),
+        }
+    }
+
+    fn codes(machine: &Machine, facts: &Facts) -> Vec<String> {
+        findings(machine, facts)
+            .into_iter()
+            .map(|f| f.code)
+            .collect()
+    }
+
+    fn with(change: impl FnOnce(&mut Machine)) -> Vec<String> {
+        let mut machine = quiet_machine();
+        machine.vulkan.entries = vec![card(&[(8192, true)])];
+        change(&mut machine);
+        codes(&machine, &Facts::default())
+    }
+
+    #[test]
+    fn a_quiet_machine_has_nothing_to_say() {
+        assert!(with(|_| ()).is_empty());
+    }
+
+    #[test]
+    fn each_reading_has_its_finding() {
+        assert_eq!(with(|m| m.host.on_battery = Some(true)), ["battery"]);
+        assert_eq!(
+            with(|m| m.host.power_plan = Some("Balanced".to_owned())),
+            ["power-plan"]
+        );
+        assert_eq!(with(|m| m.host.load_1min_centi = Some(241)), ["load"]);
+        assert!(with(|m| m.host.load_1min_centi = Some(240)).is_empty());
+        assert_eq!(with(|m| m.host.ram_available = Bytes::gib(1)), ["ram"]);
+        assert_eq!(
+            with(|m| m.vulkan.entries[0].kind = DeviceKind::Software),
+            ["software-gpu"]
+        );
+        assert_eq!(
+            with(|m| m.vulkan.status = VulkanStatus::NoLoader {
+                detail: String::new()
+            }),
+            ["no-vulkan"]
+        );
+        assert_eq!(
+            with(|m| {
+                m.inherited_env
+                    .insert("GGML_VK_DISABLE_F16".to_owned(), "1".to_owned());
+            }),
+            ["inherited-env"]
+        );
+    }
+
+    #[test]
+    fn a_classic_window_means_no_resizable_bar_and_no_window_means_unknown() {
+        assert_eq!(
+            with(|m| m.vulkan.entries = vec![card(&[(8192, false), (256, true)])]),
+            ["resizable-bar"]
+        );
+        assert!(with(|m| m.vulkan.entries = vec![card(&[(8192, false)])]).is_empty());
+    }
+
+    #[test]
+    fn facts_about_this_process_come_worst_first() {
+        let facts = Facts {
+            shader_cache_disabled: Some("true".to_owned()),
+            shader_cache_unwritable: Some("/home/x/.cache/mesa_shader_cache".to_owned()),
+            data_dir_unwritable: Some("/data".to_owned()),
+            model_needs: Some(Bytes::gib(12)),
+        };
+        let mut machine = quiet_machine();
+        machine.vulkan.entries = vec![card(&[(8192, true)])];
+        machine.host.render_nodes = Some(RenderNodes::Denied);
+        assert_eq!(
+            codes(&machine, &facts),
+            [
+                "dri-permission",
+                "data-dir",
+                "ram-model",
+                "shader-cache-disabled",
+                "shader-cache-unwritable"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_shader_cache_switch_that_is_off_is_no_finding() {
+        let facts = Facts {
+            shader_cache_disabled: Some("0".to_owned()),
+            ..Facts::default()
+        };
+        let mut machine = quiet_machine();
+        machine.vulkan.entries.clear();
+        assert!(codes(&machine, &facts).is_empty());
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        assert!(is_secret("LLAMA_API_KEY") && is_secret("LLAMA_ARG_HF_TOKEN"));
+        assert!(!is_secret("GGML_VK_DISABLE_F16"));
+    }
+}

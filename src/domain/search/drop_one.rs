@@ -1,0 +1,63 @@
+//! Drop-one check: a setting that does not earn its place leaves before the confirmation, so that exactly what is
+//! confirmed is saved (design section 5).
+
+use crate::domain::stats::MIN_EFFECT_PCT;
+use crate::domain::types::Stage;
+
+use super::plan::CONFIRMATION_RESERVE;
+use super::session::{Known, Session, TuneNote};
+use super::trials::Search;
+
+/// The finalist without the settings whose removal costs no more than noise, one after the other: of two settings that
+/// each do the other's work one stays. All losses are counted against the finalist itself, so they cannot add up.
+pub(super) fn reduce<'h>(
+    search: &mut Search<'_, 'h>,
+    session: &mut Session<'h>,
+    finalist: usize,
+) -> Known<usize> {
+    session.enter(Stage::DropOne);
+    let whole = search.candidates[finalist].settings.clone();
+    let baseline = search.baseline.settings.clone();
+    let own = whole
+        .0
+        .iter()
+        .filter(|(d, v)| baseline.0.get(*d) != Some(*v));
+    let own: Vec<String> = own.map(|(d, _)| d.clone()).collect();
+    let mut kept = finalist;
+    if own.len() < 2 {
+        return Ok(kept);
+    }
+    for (i, dimension) in own.iter().enumerate() {
+        session.expect(u32::try_from(own.len() - i).unwrap_or(u32::MAX));
+        if session.left() <= CONFIRMATION_RESERVE {
+            let text = format!("no process is left to check {whole} without {dimension}");
+            session.remark(true, "drop-one-cut", text);
+            break;
+        }
+        let without = match baseline.0.get(dimension) {
+            Some(value) => search.candidates[kept].settings.with(dimension, value),
+            None => search.candidates[kept].settings.without(dimension),
+        };
+        if without == baseline || search.plan.offer.check(&without).is_err() {
+            continue;
+        }
+        let purpose = format!("without {dimension}");
+        let tried_before = search.candidates.len();
+        let reduced = search.measure(session, Stage::DropOne, &without, &purpose)?;
+        let loss = match (search.ratio(finalist), search.ratio(reduced)) {
+            (Some(whole), Some(reduced)) => 100.0 * (1.0 - reduced / whole),
+            _ => f64::INFINITY,
+        };
+        if reduced == tried_before {
+            let candidate = search.candidates[reduced].clone();
+            session.notes.push(TuneNote::Screened { candidate });
+        }
+        let still_gains = search
+            .ratio(reduced)
+            .is_some_and(|r| 100.0 * (r - 1.0) > MIN_EFFECT_PCT);
+        if still_gains && loss <= search.baseline.noise_pct() && !search.harmed(reduced) {
+            kept = reduced;
+        }
+    }
+    Ok(kept)
+}

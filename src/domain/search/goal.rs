@@ -1,0 +1,137 @@
+//! What "faster" means for a goal: the primary metric, and the other metrics that guard it (paper section 3, rule 5).
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::types::{Goal, RequestShape, TestSamples, TestSpec};
+
+use super::plan::PlanError;
+
+/// A goal with the tests that measure it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objective {
+    goal: Goal,
+    request: RequestShape,
+    tests: Vec<TestSpec>,
+    primary_prompt: TestSpec,
+    generation: TestSpec,
+}
+
+impl Objective {
+    /// A goal judged by `tests`.
+    ///
+    /// # Errors
+    /// The energy goal; tests without a prompt or a generation test.
+    pub fn new(goal: Goal, request: RequestShape, tests: Vec<TestSpec>) -> Result<Self, PlanError> {
+        if goal == Goal::Energy {
+            return Err(PlanError::NeedsTelemetry);
+        }
+        let prompts = tests.iter().filter(|t| t.is_prompt());
+        // The request's own prompt is best stood for by the test nearest to it in length.
+        let distance = |t: &&TestSpec| {
+            (f64::from(t.n_prompt) / f64::from(request.prompt_tokens))
+                .ln()
+                .abs()
+        };
+        let primary_prompt = match goal {
+            Goal::Request => prompts.min_by(|a, b| distance(a).total_cmp(&distance(b))),
+            _ => prompts.max_by_key(|t| t.n_prompt),
+        };
+        let generation = tests.iter().find(|t| !t.is_prompt());
+        Ok(Self {
+            goal,
+            request,
+            primary_prompt: *primary_prompt.ok_or(PlanError::Zero("the prompt length"))?,
+            generation: *generation.ok_or(PlanError::Zero("the number of generated tokens"))?,
+            tests,
+        })
+    }
+
+    /// The goal.
+    pub const fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    /// Every test of a process.
+    pub fn tests(&self) -> &[TestSpec] {
+        &self.tests
+    }
+
+    /// Name of the primary metric: a test's label, or `request` (requests per second).
+    pub fn primary(&self) -> String {
+        match self.goal {
+            Goal::Request => "request".to_owned(),
+            Goal::Prompt => self.primary_prompt.to_string(),
+            Goal::Generation | Goal::Energy => self.generation.to_string(),
+        }
+    }
+
+    /// Tests whose metric must not get worse. A request has none: it already weighs both.
+    pub fn guards(&self) -> Vec<TestSpec> {
+        let guards = |prompt: bool| self.tests.iter().filter(move |t| t.is_prompt() == prompt);
+        match self.goal {
+            Goal::Request => Vec::new(),
+            Goal::Prompt => guards(false).copied().collect(),
+            Goal::Generation | Goal::Energy => guards(true).copied().collect(),
+        }
+    }
+
+    /// The primary metric from the rate of every test; higher is better. For a request
+    /// `1 / (prompt_tokens / pp + generated_tokens / tg)`, requests per second.
+    pub fn score(&self, rate: impl Fn(TestSpec) -> f64) -> f64 {
+        match self.goal {
+            Goal::Request => {
+                let prompt = f64::from(self.request.prompt_tokens) / rate(self.primary_prompt);
+                let generation = f64::from(self.request.generated_tokens) / rate(self.generation);
+                1.0 / (prompt + generation)
+            }
+            Goal::Prompt => rate(self.primary_prompt),
+            Goal::Generation | Goal::Energy => rate(self.generation),
+        }
+    }
+
+    /// The primary metric of one run, from its mean rates.
+    pub fn run_score(&self, samples: &[TestSamples]) -> f64 {
+        self.score(|test| mean_rate(samples, test))
+    }
+
+    /// The primary metric of every repetition of one run.
+    pub fn repetition_scores(&self, samples: &[TestSamples]) -> Vec<f64> {
+        let count = samples.iter().map(|s| s.samples_ns.len()).min();
+        (0..count.unwrap_or(0))
+            .map(|i| {
+                self.score(|test| {
+                    let of_test = samples.iter().find(|s| s.test == test);
+                    of_test.map_or(f64::NAN, |s| s.rates()[i])
+                })
+            })
+            .collect()
+    }
+
+    /// How many times its baseline time a test may take before nothing can make up for it, at least `least`. Only a
+    /// request can trade one test against another: there the test alone must outlast the baseline's whole request.
+    pub(super) fn hopeless_factor(
+        &self,
+        test: TestSpec,
+        samples: &[TestSamples],
+        least: f64,
+    ) -> f64 {
+        if self.goal != Goal::Request {
+            return least;
+        }
+        let tokens = if test == self.primary_prompt {
+            self.request.prompt_tokens
+        } else if test == self.generation {
+            self.request.generated_tokens
+        } else {
+            return f64::INFINITY;
+        };
+        let part = f64::from(tokens) / mean_rate(samples, test);
+        (1.0 / self.run_score(samples) / part).max(least)
+    }
+}
+
+/// Mean rate of one test of a run; NaN where it has none.
+pub(super) fn mean_rate(samples: &[TestSamples], test: TestSpec) -> f64 {
+    let found = samples.iter().find(|s| s.test == test);
+    found.map_or(f64::NAN, TestSamples::mean_rate)
+}

@@ -1,0 +1,158 @@
+//! Screening: one dimension after the other on top of the best so far (paper section 2.3). Cheap and fallible: what it
+//! finds is only a finalist.
+
+use crate::domain::types::Stage;
+
+use super::offer::Refusal;
+use super::outcome::StaleCheck;
+use super::plan::{CONFIRMATION_RESERVE, DROP_ONE_RUNS, PAIR_RUNS};
+use super::session::{Known, Session};
+use super::trials::{Neutral, Search};
+
+impl<'h> Search<'_, 'h> {
+    /// Screens a stale profile's settings, then every value on offer.
+    pub fn screen(&mut self, session: &mut Session<'h>) -> Known<()> {
+        let plan = self.plan;
+        let trials: Vec<(&str, &str)> = plan
+            .offer
+            .dimensions
+            .iter()
+            .flat_map(|d| d.values.iter().map(|v| (d.id.as_str(), v.id.as_str())))
+            .collect();
+        session.enter(Stage::Screening);
+        self.screen_stale(session)?;
+        for (i, &(dimension, value)) in trials.iter().enumerate() {
+            session.expect(u32::try_from(trials.len() - i).unwrap_or(u32::MAX) + 2);
+            if i > 0 && i == trials.len() / 2 {
+                self.rerun_baseline(session)?;
+            }
+            if self.must_stop(session, trials.len() - i) {
+                break;
+            }
+            self.screen_value(session, dimension, value)?;
+        }
+        session.expect(1);
+        self.rerun_baseline(session)?;
+        if let Some(drift) = self.baseline.drift_pct()
+            && drift.abs() > self.baseline.noise_pct()
+        {
+            session.remark(
+                true,
+                "drift",
+                format!("the baseline drifted by {drift:+.1} % while screening; readings are corrected for it"),
+            );
+        }
+        Ok(())
+    }
+
+    fn screen_stale(&mut self, session: &mut Session<'h>) -> Known<()> {
+        let Some(settings) = self.plan.first_candidate.clone() else {
+            return Ok(());
+        };
+        let missing = settings
+            .0
+            .iter()
+            .find(|(d, v)| self.plan.offer.find(d, v).is_none());
+        let (reproduced, text) = if let Some((d, v)) = missing {
+            (
+                false,
+                format!("the old profile ({settings}) was not tried: {d}={v} is not on offer here"),
+            )
+        } else {
+            let purpose = format!("old profile: {settings}");
+            let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose)?;
+            let candidate = &self.candidates[tried.index];
+            let change = candidate.change_pct.map_or_else(
+                || candidate.reason.clone().unwrap_or_default(),
+                |c| format!("{c:+.1} % in screening"),
+            );
+            let was = if tried.adopted { "was" } else { "was not" };
+            (
+                tried.adopted,
+                format!("the old profile's gain {was} reproduced ({settings}: {change})"),
+            )
+        };
+        session.remark(false, "stale-profile", text.clone());
+        self.stale = Some(StaleCheck {
+            settings,
+            reproduced,
+            text,
+        });
+        Ok(())
+    }
+
+    fn screen_value(
+        &mut self,
+        session: &mut Session<'h>,
+        dimension: &str,
+        value: &str,
+    ) -> Known<()> {
+        let best = self.best_settings();
+        if best.0.get(dimension).is_some_and(|v| v == value) {
+            return Ok(());
+        }
+        let settings = match self.plan.offer.compose(&best, dimension, value) {
+            Ok(settings) => settings,
+            Err(reason) => {
+                self.refused.push(Refusal {
+                    dimension: dimension.to_owned(),
+                    value: Some(value.to_owned()),
+                    reason,
+                });
+                return Ok(());
+            }
+        };
+        let purpose = format!("{dimension}={value}");
+        let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose)?;
+        if let Some(gain_pct) = tried.gain_pct
+            && !tried.adopted
+            && gain_pct.abs() <= self.baseline.noise_pct()
+            && !self.harmed(tried.index)
+        {
+            self.neutral.push(Neutral {
+                dimension: dimension.to_owned(),
+                value: value.to_owned(),
+                gain_pct,
+            });
+        }
+        Ok(())
+    }
+
+    /// No further candidate: out of time, or what is left is needed to confirm.
+    fn must_stop(&self, session: &mut Session<'h>, untried: usize) -> bool {
+        if self.out_of_time(session) {
+            session.remark(
+                true,
+                "time-limit",
+                format!("the time limit was reached with {untried} candidates untried; the best so far is confirmed"),
+            );
+            return true;
+        }
+        // Two baseline runs may still come.
+        let reserve = CONFIRMATION_RESERVE + DROP_ONE_RUNS + PAIR_RUNS + 2;
+        if session.left() <= reserve {
+            session.remark(
+                true,
+                "process-budget",
+                format!("{untried} candidates were not tried: a session has {} processes; choose with --only", self.plan.max_processes),
+            );
+            return true;
+        }
+        false
+    }
+
+    fn rerun_baseline(&mut self, session: &mut Session<'h>) -> Known<()> {
+        if let Err(failure) = self
+            .baseline
+            .rerun(session, self.plan.screening_repetitions)?
+        {
+            session.remark(
+                true,
+                "baseline-failed",
+                format!("a re-run of the baseline failed ({failure}): drift is not known there"),
+            );
+            self.probe_if_lost(session, &failure)?;
+        }
+        Ok(())
+    }
+}

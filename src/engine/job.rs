@@ -1,0 +1,158 @@
+//! One job's side of the protocol: numbering, never dropping, exactly one end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+
+use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
+
+use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};
+
+/// Progress is sent at most this often: a reader cannot use more, and events must not pile up.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Why a job ended before its result.
+#[derive(Debug)]
+pub enum Ended {
+    /// Cancelled, with what was kept.
+    Cancelled {
+        /// Runs kept in the store.
+        kept_runs: u32,
+        /// Session to resume.
+        session: Option<i64>,
+    },
+    /// Failed.
+    Failed(JobError),
+}
+
+impl From<JobError> for Ended {
+    fn from(error: JobError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<PortError> for Ended {
+    fn from(error: PortError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What a job sees of the engine.
+pub struct JobContext {
+    job: JobId,
+    events: Sender<Event>,
+    clock: Arc<dyn Clock>,
+    /// Asked to stop.
+    pub cancel: CancelToken,
+    seq: u64,
+    last_progress: Option<Duration>,
+}
+
+impl JobContext {
+    pub(super) fn new(
+        job: JobId,
+        events: Sender<Event>,
+        clock: Arc<dyn Clock>,
+        cancel: CancelToken,
+    ) -> Self {
+        Self {
+            job,
+            events,
+            clock,
+            cancel,
+            seq: 0,
+            last_progress: None,
+        }
+    }
+
+    /// Sends an event, waiting for a slow reader. A reader that is gone ends the job quietly.
+    pub fn emit(&mut self, kind: EventKind) {
+        let event = self.event(kind);
+        if self.events.send(event).is_err() {
+            self.cancel.cancel(CancelMode::Now);
+        }
+        self.seq += 1;
+    }
+
+    /// Says what kind of job this is.
+    pub fn started(&mut self, job_kind: &str, session: Option<i64>, plan: Vec<StageInfo>) {
+        self.emit(EventKind::Started {
+            job_kind: job_kind.to_owned(),
+            session,
+            plan,
+        });
+    }
+
+    /// Sends progress, at most ten times a second and never waiting: the latest counts, older ones may be lost.
+    pub fn progress(&mut self, done: u64, total: u64, eta_secs: Option<f64>, doing: &str) {
+        let now = self.clock.elapsed();
+        if self
+            .last_progress
+            .is_some_and(|last| now.saturating_sub(last) < PROGRESS_INTERVAL)
+        {
+            return;
+        }
+        self.last_progress = Some(now);
+        let doing = doing.to_owned();
+        let event = self.event(EventKind::Progress {
+            done,
+            total,
+            eta_secs,
+            doing,
+        });
+        if self.events.try_send(event).is_ok() {
+            self.seq += 1;
+        }
+    }
+
+    /// Sends a notice.
+    pub fn notice(&mut self, level: NoticeLevel, code: &str, text: impl Into<String>) -> Notice {
+        let notice = Notice {
+            level,
+            code: code.to_owned(),
+            text: text.into(),
+        };
+        self.emit(EventKind::Notice(notice.clone()));
+        notice
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event {
+            job: self.job,
+            seq: self.seq,
+            at: self.clock.now(),
+            kind,
+        }
+    }
+
+    /// Runs `work` and sends the one `Finished`; a panic becomes a failed job.
+    pub(super) fn perform(
+        mut self,
+        work: impl FnOnce(&mut Self) -> Result<serde_json::Value, Ended>,
+    ) {
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut self)));
+        let outcome = match result {
+            Ok(Ok(result)) => Outcome::Done { result },
+            Ok(Err(Ended::Cancelled { kept_runs, session })) => {
+                Outcome::Cancelled { kept_runs, session }
+            }
+            Ok(Err(Ended::Failed(error))) => Outcome::Failed { error },
+            Err(panic) => Outcome::Failed {
+                error: panicked(panic.as_ref()),
+            },
+        };
+        self.emit(EventKind::Finished(outcome));
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> JobError {
+    let text = panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        .unwrap_or_else(|| "no message".to_owned());
+    JobError::new("panicked", format!("Flux hit a bug in this job: {text}"))
+        .hint("everything measured so far is stored; please report this with `flux history`")
+}

@@ -1,0 +1,149 @@
+//! Which telemetry can be read here (design section 6): the status of each source, no sampling.
+
+use std::fs;
+use std::path::Path;
+
+use crate::domain::machine::{VENDOR_AMD, VENDOR_NVIDIA};
+use crate::domain::types::{SystemGpu, TelemetrySourceStatus};
+
+use super::system_root::SystemRoot;
+
+/// Where NVIDIA's driver puts its management library.
+const NVML: [&str; 6] = [
+    "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    "usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
+    "usr/lib64/libnvidia-ml.so.1",
+    "usr/lib/libnvidia-ml.so.1",
+    "usr/lib/wsl/lib/libnvidia-ml.so.1",
+    "Windows/System32/nvml.dll",
+];
+/// amdgpu's board power, newer and older name.
+const AMD_POWER: [&str; 2] = ["power1_average", "power1_input"];
+/// CPU package energy counter.
+const RAPL: &str = "sys/class/powercap/intel-rapl:0/energy_uj";
+
+/// The status of every source that could exist here.
+pub(super) fn sources(root: &SystemRoot, gpus: &[SystemGpu]) -> Vec<TelemetrySourceStatus> {
+    let mut found = vec![status("sysinfo", true, "CPU load, RAM")];
+    found.extend(gpus.iter().filter_map(|gpu| amdgpu(root, gpu)));
+    let nvidia = gpus.iter().find(|g| g.vendor_id == VENDOR_NVIDIA);
+    let library = NVML.iter().any(|path| root.path(path).exists());
+    if library || nvidia.is_some() {
+        let detail = if library {
+            "management library found"
+        } else {
+            "libnvidia-ml.so.1 not found: it comes with NVIDIA's driver"
+        };
+        found.push(TelemetrySourceStatus {
+            pci: nvidia.map(|g| g.pci),
+            ..status("nvml", library, detail)
+        });
+    }
+    found.extend(rapl(root));
+    found
+}
+
+fn status(source: &str, available: bool, detail: &str) -> TelemetrySourceStatus {
+    TelemetrySourceStatus {
+        source: source.to_owned(),
+        pci: None,
+        available,
+        detail: detail.to_owned(),
+    }
+}
+
+fn amdgpu(root: &SystemRoot, gpu: &SystemGpu) -> Option<TelemetrySourceStatus> {
+    if gpu.vendor_id != VENDOR_AMD {
+        return None;
+    }
+    let monitors = root.list(&format!("sys/bus/pci/devices/{}/hwmon", gpu.pci));
+    let power = AMD_POWER
+        .into_iter()
+        .find(|file| monitors.iter().any(|dir| readable(&dir.join(file))));
+    let found = match power {
+        Some(file) => status("amdgpu", true, &format!("board power ({file})")),
+        None if monitors.is_empty() => status("amdgpu", false, "no hwmon: is amdgpu bound?"),
+        None => status("amdgpu", false, "hwmon without a power reading"),
+    };
+    Some(TelemetrySourceStatus {
+        pci: Some(gpu.pci),
+        ..found
+    })
+}
+
+fn rapl(root: &SystemRoot) -> Option<TelemetrySourceStatus> {
+    let path = root.path(RAPL);
+    let exists = path.try_exists().unwrap_or(true);
+    exists.then(|| match fs::read_to_string(&path) {
+        Ok(_) => status("rapl", true, "CPU package energy"),
+        Err(_) => status(
+            "rapl",
+            false,
+            "CPU package energy is for root only: allow reading /sys/class/powercap/intel-rapl:0/energy_uj",
+        ),
+    })
+}
+
+/// Readable means read: permissions alone do not tell.
+fn readable(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|bytes| !bytes.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(vendor_id: u32) -> SystemGpu {
+        SystemGpu {
+            pci: "0000:03:00.0".parse().unwrap(),
+            vendor_id,
+            device_id: 0x73bf,
+            subsystem: None,
+            revision: None,
+            kernel_driver: None,
+            driver_version: None,
+            vram: None,
+        }
+    }
+
+    #[test]
+    fn amd_power_is_found_under_either_name_and_nvml_by_its_library() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = SystemRoot::at(tree.path());
+        let lines = |vendor: u32| -> Vec<(String, bool)> {
+            sources(&root, &[gpu(vendor)])
+                .into_iter()
+                .map(|s| (s.source, s.available))
+                .collect()
+        };
+        let line = |name: &str, available| (name.to_owned(), available);
+        assert_eq!(
+            lines(VENDOR_AMD),
+            [line("sysinfo", true), line("amdgpu", false)]
+        );
+        assert_eq!(
+            lines(VENDOR_NVIDIA),
+            [line("sysinfo", true), line("nvml", false)]
+        );
+        let monitor = tree
+            .path()
+            .join("sys/bus/pci/devices/0000:03:00.0/hwmon/hwmon4");
+        fs::create_dir_all(&monitor).unwrap();
+        fs::write(monitor.join("power1_input"), "23000000\n").unwrap();
+        let rapl = tree.path().join("sys/class/powercap/intel-rapl:0");
+        fs::create_dir_all(&rapl).unwrap();
+        fs::write(rapl.join("energy_uj"), "1\n").unwrap();
+        let library = tree.path().join("usr/lib64");
+        fs::create_dir_all(&library).unwrap();
+        fs::write(library.join("libnvidia-ml.so.1"), "").unwrap();
+        assert_eq!(
+            lines(VENDOR_AMD),
+            [
+                line("sysinfo", true),
+                line("amdgpu", true),
+                line("nvml", true),
+                line("rapl", true)
+            ]
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! Every unsafe Vulkan call, behind a safe API: an instance that destroys itself, and devices as plain data.
+//!
+//! A structure is chained only when the device has the extension or the version that defines it.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, c_void};
+
+use ash::vk;
+
+/// Why there is no instance.
+pub(super) enum OpenError {
+    /// No loader library.
+    NoLoader(String),
+    /// The loader found no driver to make an instance with.
+    NoDriver(String),
+}
+
+/// A Vulkan instance without layers of its own; destroyed when dropped, before the loader is unloaded.
+pub(super) struct Vulkan {
+    instance: ash::Instance,
+    /// What the loader supports.
+    pub(super) version: u32,
+    /// Keeps the loader's library mapped while `instance` lives.
+    _entry: ash::Entry,
+}
+
+/// One physical device as plain data.
+pub(super) struct RawDevice {
+    pub(super) properties: vk::PhysicalDeviceProperties,
+    pub(super) extra: ExtraProperties,
+    pub(super) features: RawFeatures,
+    pub(super) memory: vk::PhysicalDeviceMemoryProperties,
+    /// Budget and usage per heap.
+    pub(super) budget: Option<[[vk::DeviceSize; vk::MAX_MEMORY_HEAPS]; 2]>,
+    pub(super) queues: Vec<vk::QueueFamilyProperties>,
+}
+
+/// What properties beyond Vulkan 1.0 say; `None` where the device does not define them.
+#[derive(Default)]
+pub(super) struct ExtraProperties {
+    pub(super) driver: Option<(i32, String, String)>,
+    pub(super) uuid: Option<[u8; vk::UUID_SIZE]>,
+    /// Domain, bus, device, function.
+    pub(super) pci: Option<[u32; 4]>,
+    pub(super) max_allocation: Option<u64>,
+    pub(super) max_buffer: Option<u64>,
+    pub(super) subgroup_size: Option<u32>,
+    pub(super) subgroup_range: Option<[u32; 2]>,
+    pub(super) int8_dot_accelerated: bool,
+}
+
+/// Features by name; false where the device does not define them.
+#[derive(Default)]
+pub(super) struct RawFeatures {
+    pub(super) fp16: bool,
+    pub(super) int8: bool,
+    pub(super) storage_16bit: bool,
+    pub(super) cooperative_matrix: bool,
+    pub(super) cooperative_matrix2: bool,
+    pub(super) bfloat16: bool,
+    pub(super) timeline_semaphore: bool,
+}
+
+/// `VkPhysicalDeviceCooperativeMatrix2FeaturesNV` and `VkPhysicalDeviceShaderBfloat16FeaturesKHR`: newer than the
+/// bindings. Both are a header followed by 32-bit booleans; `N` is their number.
+#[repr(C)]
+struct BoolFeatures<const N: usize> {
+    s_type: vk::StructureType,
+    p_next: *mut c_void,
+    values: [vk::Bool32; N],
+}
+
+/// Structure type and number of booleans from the Vulkan registry (extension 594).
+const COOPERATIVE_MATRIX2: i32 = 1_000_593_000;
+/// Structure type from the Vulkan registry (extension 142).
+const SHADER_BFLOAT16: i32 = 1_000_141_000;
+
+impl<const N: usize> BoolFeatures<N> {
+    fn new(s_type: i32) -> Self {
+        Self {
+            s_type: vk::StructureType::from_raw(s_type),
+            p_next: std::ptr::null_mut(),
+            values: [vk::FALSE; N],
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "a structure the bindings do not have yet")]
+// SAFETY: `repr(C)` with `sType` and `pNext` first, as `ptr_chain_iter` and Vulkan require of a chained structure.
+unsafe impl<const N: usize> vk::ExtendsPhysicalDeviceFeatures2 for BoolFeatures<N> {}
+
+impl Vulkan {
+    /// Loads the loader and makes an instance.
+    #[expect(unsafe_code, reason = "the loader is a C library")]
+    pub(super) fn open() -> Result<Self, OpenError> {
+        // SAFETY: loading runs the library's initialisers; it is the system's Vulkan loader.
+        let entry =
+            unsafe { ash::Entry::load() }.map_err(|e| OpenError::NoLoader(e.to_string()))?;
+        // SAFETY: no preconditions.
+        let version = unsafe { entry.try_enumerate_instance_version() }
+            .ok()
+            .flatten()
+            .unwrap_or(vk::API_VERSION_1_0);
+        let application = vk::ApplicationInfo::default()
+            .application_name(c"flux")
+            // A 1.0 loader refuses any other number.
+            .api_version(if version >= vk::API_VERSION_1_1 {
+                vk::API_VERSION_1_3
+            } else {
+                vk::API_VERSION_1_0
+            });
+        // MoltenVK is listed only to those who ask for non-conformant devices.
+        let portability = vk::KHR_PORTABILITY_ENUMERATION_NAME;
+        let extensions = if cfg!(target_os = "macos") && has_extension(&entry, portability) {
+            vec![portability.as_ptr()]
+        } else {
+            Vec::new()
+        };
+        let flags = if extensions.is_empty() {
+            vk::InstanceCreateFlags::empty()
+        } else {
+            vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR
+        };
+        let info = vk::InstanceCreateInfo::default()
+            .application_info(&application)
+            .enabled_extension_names(&extensions)
+            .flags(flags);
+        // SAFETY: `info` and all it points to live until the call returns; the instance is destroyed in `drop`.
+        let instance = unsafe { entry.create_instance(&info, None) }
+            .map_err(|e| OpenError::NoDriver(format!("vkCreateInstance: {e}")))?;
+        Ok(Self {
+            instance,
+            version,
+            _entry: entry,
+        })
+    }
+
+    /// Every physical device, in Vulkan's order.
+    #[expect(unsafe_code, reason = "Vulkan calls")]
+    pub(super) fn devices(&self) -> Result<Vec<RawDevice>, String> {
+        // SAFETY: the instance is alive.
+        let handles = unsafe { self.instance.enumerate_physical_devices() }
+            .map_err(|e| format!("vkEnumeratePhysicalDevices: {e}"))?;
+        Ok(handles.into_iter().map(|h| self.device(h)).collect())
+    }
+
+    #[expect(unsafe_code, reason = "Vulkan calls")]
+    fn device(&self, handle: vk::PhysicalDevice) -> RawDevice {
+        let vk = &self.instance;
+        // SAFETY: `handle` comes from this live instance; these queries have no other preconditions.
+        let (properties, memory, queues, listed) = unsafe {
+            (
+                vk.get_physical_device_properties(handle),
+                vk.get_physical_device_memory_properties(handle),
+                vk.get_physical_device_queue_family_properties(handle),
+                vk.enumerate_device_extension_properties(handle),
+            )
+        };
+        let extensions = names(&listed.unwrap_or_default());
+        let can = Can {
+            version: properties.api_version.min(self.version),
+            extensions,
+        };
+        if can.version < vk::API_VERSION_1_1 {
+            return RawDevice {
+                properties,
+                extra: ExtraProperties::default(),
+                features: RawFeatures::default(),
+                memory,
+                budget: None,
+                queues,
+            };
+        }
+        RawDevice {
+            properties,
+            extra: self.extra_properties(handle, &can),
+            features: self.features(handle, &can),
+            memory,
+            budget: self.budget(handle, &can),
+            queues,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "Vulkan calls")]
+    fn extra_properties(&self, handle: vk::PhysicalDevice, can: &Can) -> ExtraProperties {
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
+        let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
+        let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+        let mut dot = vk::PhysicalDeviceShaderIntegerDotProductProperties::default();
+        let has_driver = can.query(vk::API_VERSION_1_2, vk::KHR_DRIVER_PROPERTIES_NAME);
+        let has_pci = can.extension(vk::EXT_PCI_BUS_INFO_NAME);
+        let has_buffer = can.query(vk::API_VERSION_1_3, vk::KHR_MAINTENANCE4_NAME);
+        let has_sizes = can.query(vk::API_VERSION_1_3, vk::EXT_SUBGROUP_SIZE_CONTROL_NAME);
+        let has_dot = can.query(vk::API_VERSION_1_3, vk::KHR_SHADER_INTEGER_DOT_PRODUCT_NAME);
+        let mut query = vk::PhysicalDeviceProperties2::default()
+            .push_next(&mut id)
+            .push_next(&mut maintenance3)
+            .push_next(&mut subgroup);
+        if has_driver {
+            query = query.push_next(&mut driver);
+        }
+        if has_pci {
+            query = query.push_next(&mut pci);
+        }
+        if has_buffer {
+            query = query.push_next(&mut maintenance4);
+        }
+        if has_sizes {
+            query = query.push_next(&mut sizes);
+        }
+        if has_dot {
+            query = query.push_next(&mut dot);
+        }
+        // SAFETY: instance and device are at least 1.1; every chained structure is one this device defines.
+        unsafe {
+            self.instance
+                .get_physical_device_properties2(handle, &mut query);
+        }
+        ExtraProperties {
+            driver: has_driver.then(|| {
+                (
+                    driver.driver_id.as_raw(),
+                    text(driver.driver_name_as_c_str().ok()),
+                    text(driver.driver_info_as_c_str().ok()),
+                )
+            }),
+            // All zeros is a driver without one, not a device.
+            uuid: Some(id.device_uuid).filter(|u| *u != [0; vk::UUID_SIZE]),
+            pci: has_pci.then_some([
+                pci.pci_domain,
+                pci.pci_bus,
+                pci.pci_device,
+                pci.pci_function,
+            ]),
+            max_allocation: Some(maintenance3.max_memory_allocation_size),
+            max_buffer: has_buffer.then_some(maintenance4.max_buffer_size),
+            subgroup_size: Some(subgroup.subgroup_size),
+            subgroup_range: has_sizes.then_some([sizes.min_subgroup_size, sizes.max_subgroup_size]),
+            int8_dot_accelerated: has_dot
+                && dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "Vulkan calls")]
+    fn features(&self, handle: vk::PhysicalDevice, can: &Can) -> RawFeatures {
+        let mut storage = vk::PhysicalDevice16BitStorageFeatures::default();
+        let mut small = vk::PhysicalDeviceShaderFloat16Int8Features::default();
+        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default();
+        let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut matrix2 = BoolFeatures::<7>::new(COOPERATIVE_MATRIX2);
+        let mut bfloat16 = BoolFeatures::<3>::new(SHADER_BFLOAT16);
+        let mut query = vk::PhysicalDeviceFeatures2::default().push_next(&mut storage);
+        if can.query(vk::API_VERSION_1_2, vk::KHR_SHADER_FLOAT16_INT8_NAME) {
+            query = query.push_next(&mut small);
+        }
+        if can.query(vk::API_VERSION_1_2, vk::KHR_TIMELINE_SEMAPHORE_NAME) {
+            query = query.push_next(&mut timeline);
+        }
+        if can.extension(vk::KHR_COOPERATIVE_MATRIX_NAME) {
+            query = query.push_next(&mut matrix);
+        }
+        if can.extension(c"VK_NV_cooperative_matrix2") {
+            query = query.push_next(&mut matrix2);
+        }
+        if can.extension(c"VK_KHR_shader_bfloat16") {
+            query = query.push_next(&mut bfloat16);
+        }
+        // SAFETY: instance and device are at least 1.1; every chained structure is one this device defines.
+        unsafe {
+            self.instance
+                .get_physical_device_features2(handle, &mut query);
+        }
+        RawFeatures {
+            fp16: small.shader_float16 == vk::TRUE,
+            int8: small.shader_int8 == vk::TRUE,
+            storage_16bit: storage.storage_buffer16_bit_access == vk::TRUE,
+            cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
+            // llama.cpp uses it only when every part is there.
+            cooperative_matrix2: matrix2.values == [vk::TRUE; 7],
+            bfloat16: bfloat16.values[0] == vk::TRUE,
+            timeline_semaphore: timeline.timeline_semaphore == vk::TRUE,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "Vulkan calls")]
+    fn budget(
+        &self,
+        handle: vk::PhysicalDevice,
+        can: &Can,
+    ) -> Option<[[vk::DeviceSize; vk::MAX_MEMORY_HEAPS]; 2]> {
+        if !can.extension(vk::EXT_MEMORY_BUDGET_NAME) {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut query = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        // SAFETY: instance and device are at least 1.1; the device has the extension of the chained structure.
+        unsafe {
+            self.instance
+                .get_physical_device_memory_properties2(handle, &mut query);
+        }
+        Some([budget.heap_budget, budget.heap_usage])
+    }
+}
+
+impl Drop for Vulkan {
+    #[expect(unsafe_code, reason = "the end of the instance")]
+    fn drop(&mut self) {
+        // SAFETY: nothing made from the instance outlives this value, and it is destroyed once.
+        unsafe { self.instance.destroy_instance(None) };
+    }
+}
+
+/// What one device defines.
+struct Can {
+    version: u32,
+    extensions: BTreeSet<String>,
+}
+
+impl Can {
+    fn extension(&self, name: &CStr) -> bool {
+        name.to_str().is_ok_and(|n| self.extensions.contains(n))
+    }
+
+    fn query(&self, since: u32, name: &CStr) -> bool {
+        self.version >= since || self.extension(name)
+    }
+}
+
+fn names(list: &[vk::ExtensionProperties]) -> BTreeSet<String> {
+    list.iter()
+        .map(|e| text(e.extension_name_as_c_str().ok()))
+        .collect()
+}
+
+#[expect(unsafe_code, reason = "Vulkan calls")]
+fn has_extension(entry: &ash::Entry, name: &CStr) -> bool {
+    // SAFETY: no layer name is given; no other preconditions.
+    let listed = unsafe { entry.enumerate_instance_extension_properties(None) };
+    let wanted = text(Some(name));
+    listed.is_ok_and(|list| names(&list).contains(&wanted))
+}
+
+fn text(c: Option<&CStr>) -> String {
+    c.map(|c| c.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

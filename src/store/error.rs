@@ -1,0 +1,71 @@
+//! The store's failures as one clear sentence each: what, where, what to do next.
+
+use std::io;
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use crate::ports::PortError;
+
+/// What to do about a folder that cannot be written.
+const OTHER_FOLDER: &str = "allow writing there, or use another --data-dir";
+/// What to do about a full disk.
+const FREE_SPACE: &str = "free space there, then resume";
+
+/// A failed file operation on `path`.
+pub(super) fn io_error(what: &str, path: &Path, error: &io::Error) -> PortError {
+    let place = path.display();
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            PortError::caused(format!("the disk is full: {place}"), error).hint(FREE_SPACE)
+        }
+        _ => PortError::caused(format!("{what}: {place}"), error).hint(OTHER_FOLDER),
+    }
+}
+
+/// A failed database operation on `path`; `doing` is `read` or `written`.
+pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> PortError {
+    let (headline, hint) = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => ("the disk is full, nothing was stored", FREE_SPACE),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            ("the database cannot be opened for writing", OTHER_FOLDER)
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            "the database is held by another program",
+            "close that program, then try again",
+        ),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            return damaged(path, &error.to_string());
+        }
+        Some(ErrorCode::SystemIoFailure) => (
+            "the disk failed under the database",
+            "check the disk and its free space, then resume",
+        ),
+        Some(ErrorCode::ConstraintViolation) => {
+            let headline = format!("the database refused the entry: {}", path.display());
+            return PortError::caused(headline, error);
+        }
+        _ => {
+            let headline = format!("the database could not be {doing}: {}", path.display());
+            return PortError::caused(headline, error);
+        }
+    };
+    PortError::caused(format!("{headline}: {}", path.display()), error).hint(hint)
+}
+
+/// A database made by a Flux that knows more.
+pub(super) fn newer(path: &Path, found: i64, known: i64) -> PortError {
+    PortError::new(format!(
+        "this database was made by a newer Flux (format {found}, this one knows {known}): {}",
+        path.display()
+    ))
+    .hint("update Flux, or use another --data-dir")
+}
+
+/// A damaged database that was left where it is.
+pub(super) fn damaged(path: &Path, detail: &str) -> PortError {
+    let mut error = PortError::new(format!("the database is damaged: {}", path.display()))
+        .hint("the next `flux tune` sets it aside, deletes nothing, and starts a new one");
+    error.cause.push(detail.to_owned());
+    error
+}

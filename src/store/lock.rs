@@ -1,0 +1,68 @@
+//! One measuring Flux per data folder: two would measure each other (design section 11). Looking needs no lock.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::Path;
+
+use crate::ports::{PortError, PortResult};
+
+use super::error::io_error;
+
+/// The lock's file in the data folder; it stays there, what counts is who holds it.
+const FILE: &str = "measure.lock";
+
+/// The right to measure with a data folder, for as long as it lives. The OS takes it back from a killed Flux.
+#[derive(Debug)]
+pub struct MeasureLock(File);
+
+impl MeasureLock {
+    /// Takes the right to measure with `data_dir`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Another Flux has it (the message names its process where the system lets it be read), or the folder
+    /// cannot be written.
+    pub fn acquire(data_dir: &Path) -> PortResult<Self> {
+        let path = data_dir.join(FILE);
+        let unwritable = |e| io_error("the data folder cannot be written", data_dir, &e);
+        fs::create_dir_all(data_dir).map_err(unwritable)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(unwritable)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(held(data_dir, &path)),
+            Err(TryLockError::Error(e)) => {
+                return Err(io_error("the data folder cannot be locked", data_dir, &e));
+            }
+        }
+        file.set_len(0).map_err(unwritable)?;
+        write!(file, "{}", std::process::id()).map_err(unwritable)?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for MeasureLock {
+    fn drop(&mut self) {
+        // The next holder must not be shown under this process id while it writes its own. Unlocked by name: a child
+        // being started may still share the handle. Both failing leaves what closing the file does anyway.
+        let _ = self.0.set_len(0);
+        let _ = self.0.unlock();
+    }
+}
+
+fn held(data_dir: &Path, path: &Path) -> PortError {
+    // Windows does not let a locked file be read: then the process stays unnamed.
+    let process = match fs::read_to_string(path) {
+        Ok(pid) if !pid.trim().is_empty() => format!(" (process {})", pid.trim()),
+        _ => String::new(),
+    };
+    PortError::new(format!(
+        "another Flux{process} is measuring with this data folder: {}",
+        data_dir.display()
+    ))
+    .hint("wait for it, or use another --data-dir")
+}

@@ -1,0 +1,276 @@
+//! Reading back exactly what was stored.
+
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
+
+use crate::domain::types::{
+    Fingerprint, Profile, RawOutput, Run, RunOutcome, Settings, TestSamples, TestSpec, Timestamp,
+};
+use crate::ports::{
+    Introduction, NewSession, Notice, Session, SessionEnd, SessionLine, StoredRun, StoredVerdict,
+};
+
+use super::rows::Columns;
+
+/// All rows of a query.
+fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    row: impl FnMut(&Row) -> Result<T>,
+) -> Result<Vec<T>> {
+    connection
+        .prepare_cached(sql)?
+        .query_map(params, row)?
+        .collect()
+}
+
+/// The last remembered scan.
+pub(super) fn last_scan(connection: &Connection) -> Result<Option<Fingerprint>> {
+    let sql = "SELECT f.hash, f.fields FROM scans s JOIN fingerprints f ON f.hash = s.fingerprint
+               ORDER BY s.id DESC LIMIT 1";
+    connection.query_row(sql, [], fingerprint_row).optional()
+}
+
+/// A fingerprint by its hash.
+pub(super) fn fingerprint(connection: &Connection, hash: &str) -> Result<Option<Fingerprint>> {
+    let sql = "SELECT hash, fields FROM fingerprints WHERE hash = ?1";
+    connection
+        .query_row(sql, [hash], fingerprint_row)
+        .optional()
+}
+
+fn fingerprint_row(row: &Row) -> Result<Fingerprint> {
+    let mut c = Columns::of(row);
+    Ok(Fingerprint {
+        hash: c.get()?,
+        fields: c.json()?,
+    })
+}
+
+/// Lines of the history, newest first, at most `?1`.
+pub(super) const SESSIONS: &str =
+    "SELECT s.id, s.kind, s.started_at, m.name, r.name, s.goal, s.fingerprint,
+               (SELECT count(*) FROM runs WHERE session = s.id), e.state, e.verdict, s.simulated
+               FROM sessions s JOIN models m ON m.id = s.model JOIN runtimes r ON r.id = s.runtime
+               LEFT JOIN session_ends e ON e.id = (SELECT max(id) FROM session_ends WHERE session = s.id)
+               ORDER BY s.id DESC LIMIT ?1";
+
+/// Lines of the history, newest first.
+pub(super) fn sessions(connection: &Connection, limit: u32) -> Result<Vec<SessionLine>> {
+    all(connection, SESSIONS, [limit], |row| {
+        let mut c = Columns::of(row);
+        Ok(SessionLine {
+            id: c.get()?,
+            kind: c.word()?,
+            started_at: Timestamp(c.get()?),
+            model: c.get()?,
+            runtime: c.get()?,
+            goal: c.word()?,
+            fingerprint: c.get()?,
+            runs: c.count()?,
+            state: c.word_or_none()?,
+            verdict: c.word_or_none()?,
+            simulated: c.get()?,
+        })
+    })
+}
+
+/// One session with its last end.
+pub(super) fn session(connection: &Connection, id: i64) -> Result<Option<Session>> {
+    let sql = "SELECT s.kind, s.started_at, f.hash, f.fields, h.document, r.document, m.document, s.goal, s.config,
+               s.simulated, s.flux_version
+               FROM sessions s JOIN fingerprints f ON f.hash = s.fingerprint JOIN machines h ON h.id = s.machine
+               JOIN runtimes r ON r.id = s.runtime JOIN models m ON m.id = s.model WHERE s.id = ?1";
+    let begun = connection
+        .query_row(sql, [id], |row| {
+            let mut c = Columns::of(row);
+            Ok(NewSession {
+                kind: c.word()?,
+                started_at: Timestamp(c.get()?),
+                fingerprint: Fingerprint {
+                    hash: c.get()?,
+                    fields: c.json()?,
+                },
+                machine: c.json()?,
+                runtime: c.json()?,
+                model: c.json()?,
+                goal: c.word()?,
+                config: c.json()?,
+                simulated: c.get()?,
+                flux_version: c.get()?,
+            })
+        })
+        .optional()?;
+    let Some(begun) = begun else { return Ok(None) };
+    let sql = "SELECT ended_at, state, verdict, result FROM session_ends WHERE session = ?1
+               ORDER BY id DESC LIMIT 1";
+    let end = connection
+        .query_row(sql, [id], |row| {
+            let mut c = Columns::of(row);
+            Ok(SessionEnd {
+                ended_at: Timestamp(c.get()?),
+                state: c.word()?,
+                verdict: c.word_or_none()?,
+                result: c.json()?,
+            })
+        })
+        .optional()?;
+    Ok(Some(Session { id, begun, end }))
+}
+
+/// A session's runs in order.
+pub(super) fn runs(connection: &Connection, session: i64) -> Result<Vec<StoredRun>> {
+    runs_where(connection, "session", session)
+}
+
+/// Runs whose `column` is `key`, in order.
+fn runs_where(connection: &Connection, column: &str, key: i64) -> Result<Vec<StoredRun>> {
+    let sql = format!(
+        "SELECT id, seq, planned, started_at, wall_secs, outcome_detail, buffers, argv, env, stdout, stderr,
+         exit_code, signal FROM runs WHERE {column} = ?1 ORDER BY session, seq"
+    );
+    all(connection, &sql, [key], |row| {
+        let mut c = Columns::of(row);
+        let id = c.get()?;
+        Ok(StoredRun {
+            id,
+            seq: c.get()?,
+            planned: c.json()?,
+            run: Run {
+                started_at: Timestamp(c.get()?),
+                wall_secs: c.get()?,
+                outcome: outcome(connection, id, &mut c)?,
+                buffers: c.json()?,
+                raw: RawOutput {
+                    argv: c.json()?,
+                    env: c.json()?,
+                    stdout: c.get()?,
+                    stderr: c.get()?,
+                    exit_code: c.get()?,
+                    signal: c.get()?,
+                },
+            },
+        })
+    })
+}
+
+fn outcome(connection: &Connection, run: i64, columns: &mut Columns) -> Result<RunOutcome> {
+    if let Some(other) = columns.json_or_none()? {
+        return Ok(other);
+    }
+    let sql = "SELECT position, n_prompt, n_gen, n_depth, record FROM run_tests WHERE run = ?1 ORDER BY position";
+    let tests = all(connection, sql, [run], |row| {
+        let mut c = Columns::of(row);
+        let position: i64 = c.get()?;
+        Ok(TestSamples {
+            test: TestSpec {
+                n_prompt: c.get()?,
+                n_gen: c.get()?,
+                n_depth: c.get()?,
+            },
+            samples_ns: samples(connection, run, position)?,
+            record: c.json()?,
+        })
+    })?;
+    Ok(RunOutcome::Valid { tests })
+}
+
+fn samples(connection: &Connection, run: i64, position: i64) -> Result<Vec<u64>> {
+    let sql = "SELECT ns FROM samples WHERE run = ?1 AND position = ?2 ORDER BY repetition";
+    all(connection, sql, [run, position], |row| {
+        Columns::of(row).count()
+    })
+}
+
+/// A session's notices in order.
+pub(super) fn notices(connection: &Connection, session: i64) -> Result<Vec<Notice>> {
+    let sql = "SELECT level, code, text FROM notices WHERE session = ?1 ORDER BY id";
+    all(connection, sql, [session], |row| {
+        let mut c = Columns::of(row);
+        Ok(Notice {
+            level: c.word()?,
+            code: c.get()?,
+            text: c.get()?,
+        })
+    })
+}
+
+/// A session's judgements in order.
+pub(super) fn verdicts(connection: &Connection, session: i64) -> Result<Vec<StoredVerdict>> {
+    let sql = "SELECT v.id, v.session, a.settings, v.verdict, v.detail FROM verdicts v JOIN arms a ON a.id = v.arm
+               WHERE v.session = ?1 ORDER BY v.id";
+    all(connection, sql, [session], verdict_row)
+}
+
+/// The judgement that confirmed a profile.
+pub(super) fn confirmation_of(
+    connection: &Connection,
+    profile: i64,
+) -> Result<Option<StoredVerdict>> {
+    let sql = "SELECT v.id, v.session, a.settings, v.verdict, v.detail FROM profiles p
+               JOIN verdicts v ON v.id = p.verdict JOIN arms a ON a.id = v.arm WHERE p.id = ?1";
+    connection.query_row(sql, [profile], verdict_row).optional()
+}
+
+fn verdict_row(row: &Row) -> Result<StoredVerdict> {
+    let mut c = Columns::of(row);
+    Ok(StoredVerdict {
+        id: c.get()?,
+        session: c.get()?,
+        settings: c.json()?,
+        verdict: c.word()?,
+        detail: c.json()?,
+    })
+}
+
+/// Profiles, newest first.
+pub(super) fn profiles(connection: &Connection) -> Result<Vec<Profile>> {
+    let sql = "SELECT id, session, fingerprint, runtime_digest, model_digest, goal, bench, server, created_at,
+               simulated FROM profiles ORDER BY id DESC";
+    all(connection, sql, [], |row| {
+        let mut c = Columns::of(row);
+        let id = c.get()?;
+        Ok(Profile {
+            id,
+            session: c.get()?,
+            fingerprint: c.get()?,
+            runtime_digest: c.get()?,
+            model_digest: c.get()?,
+            goal: c.word()?,
+            settings: settings(connection, id)?,
+            bench: c.json()?,
+            server: c.json()?,
+            created_at: Timestamp(c.get()?),
+            simulated: c.get()?,
+        })
+    })
+}
+
+fn settings(connection: &Connection, profile: i64) -> Result<Settings> {
+    let sql = "SELECT dimension, value FROM profile_settings WHERE profile = ?1";
+    let pairs = all(connection, sql, [profile], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    Ok(Settings(pairs.into_iter().collect()))
+}
+
+/// Why each setting of a profile is there, by dimension.
+pub(super) fn introductions(connection: &Connection, profile: i64) -> Result<Vec<Introduction>> {
+    let sql = "SELECT dimension, value, introduced_by FROM profile_settings WHERE profile = ?1 ORDER BY dimension";
+    let rows: Vec<(String, String, i64)> = all(connection, sql, [profile], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    let mut found = Vec::with_capacity(rows.len());
+    for (dimension, value, id) in rows {
+        found.extend(
+            runs_where(connection, "id", id)?
+                .into_iter()
+                .map(|run| Introduction {
+                    dimension: dimension.clone(),
+                    value: value.clone(),
+                    run,
+                }),
+        );
+    }
+    Ok(found)
+}

@@ -1,0 +1,146 @@
+//! What shows only from inside: the writing connection's promises, a disk that fills up, the query plan.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Transaction;
+
+use crate::domain::types::{
+    Fingerprint, PlannedRun, RawOutput, Run, RunOutcome, Settings, Stage, TestSamples, TestSpec,
+    Timestamp,
+};
+use crate::ports::{NewSession, Store};
+
+use super::{Access, SqliteStore};
+
+fn session() -> NewSession {
+    serde_json::from_str(include_str!("../../tests/fixtures/store/session.json")).unwrap()
+}
+
+fn planned() -> PlannedRun {
+    PlannedRun {
+        stage: Stage::Baseline,
+        side: None,
+        settings: Settings::stock(),
+        repetitions: 3,
+        early_stop: None,
+        log_buffers: false,
+        purpose: "baseline 1 of 3".to_owned(),
+    }
+}
+
+fn run(log_bytes: usize) -> Run {
+    Run {
+        started_at: Timestamp(1_764_374_400_000),
+        wall_secs: 4.25,
+        outcome: RunOutcome::Valid {
+            tests: vec![TestSamples {
+                test: TestSpec::generation(128),
+                samples_ns: vec![1_280_000_000, 1_290_000_000],
+                record: serde_json::json!({"n_gen": 128}),
+            }],
+        },
+        buffers: Vec::new(),
+        raw: RawOutput {
+            argv: vec!["llama-bench".to_owned()],
+            env: BTreeMap::new(),
+            stdout: String::new(),
+            stderr: "x".repeat(log_bytes),
+            exit_code: Some(0),
+            signal: None,
+        },
+    }
+}
+
+fn limit_pages(store: &SqliteStore, spare: i64) {
+    let limit = move |tx: &Transaction| {
+        let now: i64 = tx.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        let set = format!("PRAGMA max_page_count = {}", now + spare);
+        tx.query_row(&set, [], |row| row.get::<_, i64>(0))
+    };
+    store.write(limit).unwrap();
+}
+
+#[test]
+fn a_commit_is_on_the_medium_before_it_returns() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let ask = |tx: &Transaction, pragma| tx.pragma_query_value(None, pragma, |row| row.get(0));
+    let (mode, synchronous, keys): (String, i64, bool) = store
+        .write(move |tx| {
+            let mode = tx.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            Ok((mode, ask(tx, "synchronous")?, ask(tx, "foreign_keys")? == 1))
+        })
+        .unwrap();
+    // sqlite.org/pragma.html: synchronous 2 is FULL, which syncs the log at every commit.
+    assert_eq!((mode.as_str(), synchronous, keys), ("wal", 2, true));
+}
+
+#[test]
+fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let id = store.begin_session(&session()).unwrap();
+    store.append_run(id, 0, &planned(), &run(10)).unwrap();
+
+    limit_pages(&store, 4);
+    let error = store
+        .append_run(id, 1, &planned(), &run(1_000_000))
+        .unwrap_err();
+    let path = dir.path().join("flux.db");
+    assert_eq!(
+        error.headline,
+        format!("the disk is full, nothing was stored: {}", path.display())
+    );
+    assert_eq!(error.hint.as_deref(), Some("free space there, then resume"));
+    let kept = store.runs(id).unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].run, run(10));
+
+    limit_pages(&store, 1_000_000);
+    store
+        .append_run(id, 1, &planned(), &run(1_000_000))
+        .unwrap();
+    assert_eq!(store.runs(id).unwrap()[1].run, run(1_000_000));
+}
+
+#[test]
+fn a_database_that_cannot_be_written_still_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("it's 100% #2? ж.db");
+    let seen = Fingerprint {
+        hash: "ab".repeat(32),
+        fields: vec![("gpu".to_owned(), "1002:6fdf".to_owned())],
+    };
+    {
+        let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+        store.remember_scan(Timestamp(1), &seen).unwrap();
+    }
+    std::fs::rename(dir.path().join("flux.db"), &path).unwrap();
+    let reader = super::open::unchanging(&path).unwrap_or_else(|_| panic!("does not open"));
+    assert_eq!(super::read::last_scan(&reader).unwrap(), Some(seen));
+    let write = reader.execute("DELETE FROM scans", []).unwrap_err();
+    assert_eq!(
+        write.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::ReadOnly)
+    );
+}
+
+#[test]
+fn the_history_reads_no_table_from_end_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let plan = |connection: &rusqlite::Connection| {
+        let explain = format!("EXPLAIN QUERY PLAN {}", super::read::SESSIONS);
+        let mut statement = connection.prepare(&explain)?;
+        let steps = statement.query_map([20], |row| row.get::<_, String>(3))?;
+        steps.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let steps = store.read(plan).unwrap();
+    // Sessions are walked from the newest and stop at the limit; all else is found by key.
+    let scans: Vec<_> = steps.iter().filter(|s| s.starts_with("SCAN")).collect();
+    assert_eq!(scans, ["SCAN s"], "{steps:#?}");
+    assert!(
+        !steps.iter().any(|s| s.contains("TEMP B-TREE")),
+        "{steps:#?}"
+    );
+}
