@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::domain::types::{PlannedRun, Settings};
-use crate::engine::message::{CandidateResult, EventKind};
+use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 
 use super::output::{Output, notice_line, say};
 use super::text::{capitalised, change, clean, count, rate, settings_words, span};
@@ -16,6 +16,7 @@ const RANKING_LINES: usize = 6;
 #[derive(Debug, Clone, Default)]
 pub struct State {
     job_kind: String,
+    plan: Vec<StageInfo>,
     stage: String,
     done: u64,
     total: u64,
@@ -28,9 +29,10 @@ impl State {
     /// Takes an event in.
     pub fn apply(&mut self, event: &EventKind) {
         match event {
-            EventKind::Started { job_kind, .. } => {
+            EventKind::Started { job_kind, plan, .. } => {
                 *self = Self {
                     job_kind: job_kind.clone(),
+                    plan: plan.clone(),
                     ..Self::default()
                 };
             }
@@ -66,14 +68,25 @@ impl State {
         matches!(self.job_kind.as_str(), "tune" | "ab")
     }
 
-    /// `Screening · run 12 of 34 · 4 min left`.
+    /// `Screening (stage 2 of 4)`; before the first stage, what kind of job it is.
+    fn stage_words(&self) -> String {
+        if self.stage.is_empty() {
+            return match self.job_kind.as_str() {
+                "install" => "Installing llama.cpp".to_owned(),
+                "synth" => "Writing the model".to_owned(),
+                other => capitalised(&clean(other)),
+            };
+        }
+        let name = capitalised(&clean(&self.stage));
+        match self.plan.iter().position(|stage| stage.name == self.stage) {
+            Some(at) => format!("{name} (stage {} of {})", at + 1, self.plan.len()),
+            None => name,
+        }
+    }
+
+    /// `Screening (stage 2 of 4) · run 12 of 34 · about 4 min left`.
     fn headline(&self) -> String {
-        let stage = if self.stage.is_empty() {
-            &self.job_kind
-        } else {
-            &self.stage
-        };
-        let mut parts = vec![capitalised(&clean(stage))];
+        let mut parts = vec![self.stage_words()];
         if self.total > 0 && self.measures() {
             parts.push(format!(
                 "run {} of {}",
@@ -385,7 +398,12 @@ mod tests {
             EventKind::Started {
                 job_kind: "tune".to_owned(),
                 session: Some(3),
-                plan: vec![],
+                plan: ["baseline", "screening", "confirmation"]
+                    .map(|name| StageInfo {
+                        name: name.to_owned(),
+                        runs: 8,
+                    })
+                    .to_vec(),
             },
             EventKind::Stage {
                 name: "screening".to_owned(),
@@ -410,7 +428,7 @@ mod tests {
         assert_eq!(
             screening().block(80),
             [
-                "Screening · run 12 of 34 · about 4 min left",
+                "Screening (stage 2 of 3) · run 12 of 34 · about 4 min left",
                 "  flash-attn=off, tg128, repetition 2 of 3",
                 "   1. Graphics queue on  +67.5 %",
                 "   2. Flash attention off  −11.2 %",
@@ -497,7 +515,7 @@ mod tests {
         });
         assert_eq!(
             state.block(80),
-            ["Synth · 25 %", "  writing random weights"]
+            ["Writing the model · 25 %", "  writing random weights"]
         );
     }
 }
