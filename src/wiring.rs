@@ -1,36 +1,30 @@
-//! Builds the real adapters; the only place that sees both sides. Placeholder until merged: no runtimes yet.
+//! Builds the real adapters; the only place that sees both sides (design section 1).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::domain::types::{Backend, Machine, Run, RunProgress, RunRequest, Runtime, Timestamp};
+use crate::domain::types::{Backend, Machine, Runtime, Timestamp};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
-    CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runner,
-    Runtimes,
+    CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runtimes,
 };
 use crate::probe::{FixtureProbe, MachineReader};
-use crate::store::{self, SqliteStore};
+use crate::runtime::bench::BenchRunner;
+use crate::runtime::catalog::Catalog;
+use crate::store::SqliteStore;
 
-/// What a command needs of the data folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Measures: takes the one lock.
-    Measure,
-    /// Looks only.
-    Look,
-}
+pub use crate::store::Access;
 
 /// How to open.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Data folder; `None` is the usual one.
+    /// Data folder; `None` is the operating system's usual one.
     pub data_dir: Option<PathBuf>,
-    /// An exported machine to act on: its folder or name.
+    /// An exported machine to act as: its folder or name.
     pub machine: Option<PathBuf>,
-    /// Access.
+    /// What the command needs of the store.
     pub access: Access,
 }
 
@@ -42,78 +36,37 @@ pub struct Opened {
     pub notices: Vec<Notice>,
 }
 
-struct NoRuntimes;
-
-fn none<T>() -> PortResult<T> {
-    Err(PortError::new("not merged yet"))
-}
-
-impl Runtimes for NoRuntimes {
-    fn list(&self) -> Vec<Runtime> {
-        Vec::new()
-    }
-    fn resolve(&self, _: &str) -> PortResult<Runtime> {
-        none()
-    }
-    fn add(&self, _: &Path) -> PortResult<Runtime> {
-        none()
-    }
-    fn remove(&self, _: &str) -> PortResult<Runtime> {
-        none()
-    }
-    fn install(
-        &self,
-        _: Backend,
-        _: &CancelToken,
-        _: &mut dyn FnMut(InstallProgress),
-    ) -> PortResult<Runtime> {
-        none()
-    }
-}
-
-impl Runner for NoRuntimes {
-    fn run(&self, _: &RunRequest, _: &CancelToken, _: &mut dyn FnMut(RunProgress)) -> Run {
-        unreachable!("not merged yet")
-    }
-}
-
-struct SystemClock(Instant);
-
-impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(jiff::Timestamp::now().as_millisecond())
-    }
-    fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// Opens.
+/// Opens the data folder and builds every adapter.
 ///
 /// # Errors
-/// As the adapters.
+/// No usual data folder on this system, an unreadable fixture, or a store that cannot be opened.
 pub fn open(options: &Options) -> PortResult<Opened> {
-    let data_dir = options
-        .data_dir
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("flux-data"));
-    let probe: Arc<dyn MachineProbe> = match &options.machine {
-        Some(folder) => Arc::new(FixtureProbe::load(folder)?),
-        None => Arc::new(MachineReader::new()),
+    let data_dir = match &options.data_dir {
+        Some(dir) => dir.clone(),
+        None => default_data_dir()?,
     };
-    let access = match options.access {
-        Access::Measure => store::Access::Measure,
-        Access::Look => store::Access::Look,
-    };
-    let store = SqliteStore::open(&data_dir, access)?;
+    let store = SqliteStore::open(&data_dir, options.access)?;
     let notices = store.opened().notices.clone();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
+    let catalog = Catalog::new(&data_dir);
+    let (probe, runtimes): (Arc<dyn MachineProbe>, Arc<dyn Runtimes>) = match &options.machine {
+        Some(folder) => {
+            let probe = FixtureProbe::load(folder)?;
+            let exported = probe.runtimes().to_vec();
+            (
+                Arc::new(probe),
+                Arc::new(WithExported { catalog, exported }),
+            )
+        }
+        None => (Arc::new(MachineReader::new()), Arc::new(catalog)),
+    };
     let ports = Ports {
         probe,
-        runtimes: Arc::new(NoRuntimes),
-        runner: Arc::new(NoRuntimes),
+        runtimes,
+        runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
-        clock: Arc::new(SystemClock(Instant::now())),
+        clock,
         data_dir,
     };
     Ok(Opened { ports, notices })
@@ -122,7 +75,66 @@ pub fn open(options: &Options) -> PortResult<Opened> {
 /// Writes a scan as a fixture into `dir` and returns the file.
 ///
 /// # Errors
-/// As `probe::export`.
+/// The folder holds something already, or cannot be written.
 pub fn export_machine(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
     crate::probe::export(machine, runtimes, dir)
+}
+
+fn default_data_dir() -> PortResult<PathBuf> {
+    directories::ProjectDirs::from("", "", "flux")
+        .map(|dirs| dirs.data_dir().to_path_buf())
+        .ok_or_else(|| {
+            PortError::new("this system names no folder for application data")
+                .hint("choose one with --data-dir")
+        })
+}
+
+struct SystemClock(Instant);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(jiff::Timestamp::now().as_millisecond())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Builds that run here first, then those the exported machine had: the latter can be planned with, not run.
+struct WithExported {
+    catalog: Catalog,
+    exported: Vec<Runtime>,
+}
+
+impl Runtimes for WithExported {
+    fn list(&self) -> Vec<Runtime> {
+        let mut all = self.catalog.list();
+        all.extend(self.exported.iter().cloned());
+        all
+    }
+
+    fn resolve(&self, name_or_dir: &str) -> PortResult<Runtime> {
+        let exported = self.exported.iter().find(|r| r.name == name_or_dir);
+        exported
+            .cloned()
+            .map_or_else(|| self.catalog.resolve(name_or_dir), Ok)
+    }
+
+    fn add(&self, dir: &Path) -> PortResult<Runtime> {
+        self.catalog.add(dir)
+    }
+
+    fn remove(&self, name: &str) -> PortResult<Runtime> {
+        self.catalog.remove(name)
+    }
+
+    fn install(
+        &self,
+        backend: Backend,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(InstallProgress),
+    ) -> PortResult<Runtime> {
+        self.catalog.install(backend, cancel, progress)
+    }
 }

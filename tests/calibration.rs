@@ -342,11 +342,12 @@ fn calibration_of_rules_and_plans() {
     let plans = [
         (Planning::From(3, None), "estimate from 3 runs"),
         (Planning::From(4, None), "estimate from 4 runs"),
+        (Planning::From(4, Some(0.8)), "80 % bound from 4 runs"),
         (
             Planning::From(3, Some(PLAN_CONFIDENCE)),
-            "80 % bound from 3 runs",
+            "90 % bound from 3 runs",
         ),
-        (CHOSEN.1, "**80 % bound from 4 runs**"),
+        (CHOSEN.1, "**90 % bound from 4 runs**"),
         (Planning::Fixed(8), "always 8"),
         (Planning::Fixed(12), "always 12"),
     ];
@@ -372,7 +373,7 @@ fn calibration_of_rules_and_plans() {
 
     for (i, model) in MODELS.iter().enumerate() {
         // The chosen rule with the chosen plan, and with the three baseline runs of a shorter search.
-        for outcome in [&judged[i][1], &planned[i * plans.len() + 2][0]] {
+        for outcome in [&judged[i][1], &planned[i * plans.len() + 3][0]] {
             hold_the_bounds(model, outcome);
         }
     }

@@ -144,7 +144,8 @@ fn the_digest_covers_header_and_size_and_nothing_else() {
     let mut hash = Sha256::new();
     hash.update(sound().header());
     hash.update((bytes.len() as u64).to_le_bytes());
-    let expected: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    let hex = |hex: String, byte: &u8| hex + &format!("{byte:02x}");
+    let expected = hash.finalize().iter().fold(String::new(), hex);
     assert_eq!(digest(&bytes), expected);
     let mut weights = bytes.clone();
     *weights.last_mut().unwrap() = 1;

@@ -220,10 +220,13 @@ fn plan_line(
     settings: &Settings,
     processes: u32,
     repetitions: u32,
-    smallest_effect_pct: f64,
+    smallest_effect_pct: Option<f64>,
 ) -> String {
+    let effect = smallest_effect_pct
+        .map(|pct| format!("; an effect of {pct:.1} % or more can be seen"))
+        .unwrap_or_default();
     format!(
-        "confirming {}: {processes} + {processes} runs of {}; an effect of {smallest_effect_pct:.1} % or more can be seen",
+        "confirming {}: {processes} + {processes} runs of {}{effect}",
         settings_words(settings),
         count(u64::from(repetitions), "repetition"),
     )
@@ -491,7 +494,7 @@ mod tests {
             settings: Settings::stock().with("graphics-queue", "on"),
             processes: 8,
             repetitions: 3,
-            smallest_effect_pct: 0.94,
+            smallest_effect_pct: Some(0.94),
         };
         assert_eq!(
             lasting_line(&event).unwrap(),

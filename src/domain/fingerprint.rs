@@ -109,7 +109,7 @@ fn push(fields: &mut Fields, name: &str, value: &str) {
 
 /// Software renderers never enter; display adapters that are no GPU (a server's VGA chip) neither.
 fn is_identity(gpu: &Gpu) -> bool {
-    gpu.kind != DeviceKind::Software && (gpu.preferred.is_some() || gpu.kind != DeviceKind::Other)
+    gpu.kind != DeviceKind::Software && gpu.computes()
 }
 
 fn gpu_fields(fields: &mut Fields, number: u32, gpu: &Gpu) {

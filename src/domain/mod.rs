@@ -7,4 +7,5 @@ pub mod fingerprint;
 pub mod machine;
 pub mod search;
 pub mod stats;
+pub mod time_limit;
 pub mod types;

@@ -191,8 +191,8 @@ pub enum EventKind {
         processes: u32,
         /// Repetitions in each.
         repetitions: u32,
-        /// Smallest effect, percent of the baseline.
-        smallest_effect_pct: f64,
+        /// Smallest effect, percent of the baseline; `None` without a spread to plan from.
+        smallest_effect_pct: Option<f64>,
     },
     /// A confirmation ended; the document `flux tune --json` prints for it.
     Verdict {

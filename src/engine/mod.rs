@@ -3,8 +3,10 @@
 pub mod ab;
 pub mod install;
 mod job;
+mod measure;
 pub mod message;
 pub mod prepare;
+pub mod report;
 pub mod run;
 pub mod tune;
 

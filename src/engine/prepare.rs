@@ -1,12 +1,393 @@
-//! From a request to everything a measuring job needs.
+//! From a request to everything a measuring job needs: machine, runtime, model, device, plan (paper sections 2.1–2.3).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::domain::fingerprint;
+use crate::domain::machine::{self, Gpu};
+use crate::domain::search::{
+    Capabilities, OfferRules, PlanInput, SearchSpace, Tool, TunePlan, plan,
+};
+use crate::domain::types::{
+    Backend, Bytes, DeviceKind, Fingerprint, Launch, Machine, ModelInfo, Profile, Runtime,
+    RuntimeDevice, Settings,
+};
 
 use super::Ports;
 use super::message::{JobError, TuneRequest};
 
-/// Placeholder until merged.
+/// Device memory left free for the desktop, the driver and what grows during a run.
+const MEMORY_RESERVE: Bytes = Bytes::mib(512);
+
+/// Where a job measures: one build on one machine with one model.
+#[derive(Debug, Clone)]
+pub struct Workplace {
+    /// Machine, with the runtime used.
+    pub machine: Machine,
+    /// Fingerprint of machine and runtime.
+    pub fingerprint: Fingerprint,
+    /// Build.
+    pub runtime: Runtime,
+    /// Model.
+    pub model: ModelInfo,
+    /// Device.
+    pub target: Target,
+}
+
+/// The device a job measures on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its backend.
+    pub backend: Backend,
+    /// llama.cpp's name for it; `None` leaves the choice to the runtime, as stock does.
+    pub device: Option<String>,
+    /// Arguments that choose it, the same in every arm.
+    pub launch: Launch,
+    /// Memory a winner may use, by llama.cpp's device name.
+    pub memory_limits: BTreeMap<String, Bytes>,
+}
+
+/// A search ready to begin, or to go on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuneConfig {
+    /// As asked for.
+    pub request: TuneRequest,
+    /// The device.
+    pub target: Target,
+    /// What will be tried.
+    pub plan: TunePlan,
+}
+
+impl Workplace {
+    /// Reads machine, runtime, model and device.
+    ///
+    /// # Errors
+    /// The model is not runnable, no runtime with llama-bench, or an unknown device; each says what to do.
+    pub fn read(
+        model: &std::path::Path,
+        runtime: Option<&str>,
+        device: Option<&str>,
+        ports: &Ports,
+    ) -> Result<Self, JobError> {
+        let model = ports.models.inspect(model)?;
+        let runtime = choose_runtime(runtime, ports)?;
+        let mut machine = ports.probe.machine();
+        machine.runtimes = vec![runtime.clone()];
+        let gpus = machine::gpus(&machine);
+        let target = choose_target(device, &runtime, &gpus, machine.simulated)?;
+        let fingerprint = fingerprint::fingerprint(&machine, Some(&runtime));
+        Ok(Self {
+            machine,
+            fingerprint,
+            runtime,
+            model,
+            target,
+        })
+    }
+
+    /// What the device and the build can do.
+    pub fn capabilities(&self) -> Capabilities {
+        let gpus = machine::gpus(&self.machine);
+        let gpu = self.gpu(&gpus);
+        Capabilities {
+            backend: self.target.backend,
+            features: gpu
+                .and_then(|g| g.preferred.as_ref())
+                .map(|e| e.features.clone()),
+            software_device: gpu.is_some_and(|g| g.kind == DeviceKind::Software),
+            partial_offload: false,
+            physical_cores: self.machine.host.physical_cores,
+            logical_cores: self.machine.host.logical_cores,
+            bench_flags: self.runtime.bench_flags.clone(),
+            bench_defaults: self.runtime.bench_defaults.clone(),
+        }
+    }
+
+    fn gpu<'g>(&self, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
+        if self.target.backend == Backend::Cpu {
+            return None;
+        }
+        let wanted = self.target.device.as_ref();
+        let listed = wanted.map_or_else(
+            || self.runtime.devices.first(),
+            |id| self.runtime.devices.iter().find(|d| d.id == *id),
+        );
+        listed
+            .and_then(|d| gpu_of(d, gpus))
+            .or_else(|| machine::default_gpu(gpus))
+    }
+}
+
+/// Plans a search.
 ///
 /// # Errors
-/// x
-pub fn dry_run(_request: &TuneRequest, _ports: &Ports) -> Result<serde_json::Value, JobError> {
-    Err(JobError::new("x", "not merged yet"))
+/// As [`Workplace::read`]; an unknown dimension in `only`; numbers that make no sense; the energy goal.
+pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig), JobError> {
+    let place = Workplace::read(
+        &request.model,
+        request.runtime.as_deref(),
+        request.device.as_deref(),
+        ports,
+    )?;
+    let prompt_tokens = request.prompt_tokens.unwrap_or(plan::PROMPT);
+    let rules = OfferRules {
+        only: request.only.clone(),
+        allow_kv_quant: request.allow_kv_quant,
+        goal: request.goal,
+        max_prompt: TunePlan::max_prompt(prompt_tokens),
+    };
+    let offer = SearchSpace::default()
+        .offer(&place.capabilities(), &rules)
+        .map_err(|e| JobError::new("unknown-setting", e.to_string()))?;
+    let plan = TunePlan::new(
+        offer,
+        PlanInput {
+            goal: request.goal,
+            request: request.request_shape,
+            prompt_tokens,
+            generated_tokens: request.generated_tokens.unwrap_or(plan::GENERATED),
+            depth: request.depth,
+            repetitions: request.repetitions,
+            processes: request.processes,
+            time_limit_secs: request.time_limit_secs,
+            first_candidate: stale_settings(&place, request, ports)?,
+            fallbacks: Vec::new(),
+            memory_limits: place.target.memory_limits.clone(),
+        },
+    )
+    .map_err(|e| JobError::new("plan", e.to_string()))?;
+    let config = TuneConfig {
+        request: request.clone(),
+        target: place.target.clone(),
+        plan,
+    };
+    Ok((place, config))
+}
+
+/// The settings of this model's newest profile that was measured on another fingerprint: the new search tries them first.
+fn stale_settings(
+    place: &Workplace,
+    request: &TuneRequest,
+    ports: &Ports,
+) -> Result<Option<Settings>, JobError> {
+    let of_model = |p: &Profile| {
+        p.model_digest == place.model.digest
+            && p.goal == request.goal
+            && p.simulated == place.machine.simulated
+    };
+    let newest = ports.store.profiles()?.into_iter().find(of_model);
+    Ok(newest
+        .filter(|p| p.fingerprint != place.fingerprint.hash)
+        .map(|p| p.settings))
+}
+
+/// What `flux tune --dry-run` prints: what would be tried, what not and why, and about how long it would take.
+///
+/// # Errors
+/// As [`tune`].
+pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value, JobError> {
+    let (place, config) = tune(request, ports)?;
+    let space = SearchSpace::default();
+    let mut candidates = Vec::new();
+    for dimension in &config.plan.offer.dimensions {
+        for value in &dimension.values {
+            let settings = config
+                .plan
+                .offer
+                .compose(&Settings::stock(), &dimension.id, &value.id)
+                .map_err(|e| JobError::new("settings", e))?;
+            let launch = space
+                .launch(&settings, Tool::Bench)
+                .map_err(|e| JobError::new("settings", e.to_string()))?;
+            candidates.push(json!({
+                "settings": settings,
+                "description": space.describe(&dimension.id),
+                "args": launch.args,
+                "env": launch.env,
+            }));
+        }
+    }
+    let driver = crate::domain::search::Tuner::new(config.plan.clone());
+    let processes = driver.progress().total;
+    let past = ports.store.sessions(PAST_SESSIONS)?;
+    let known = past
+        .iter()
+        .find(|s| s.fingerprint == place.fingerprint.hash && s.runs > 0);
+    let per_process = match known {
+        Some(line) => mean_wall_secs(line.id, &place.model, ports)?,
+        None => None,
+    };
+    Ok(json!({
+        "schema": 1,
+        "fingerprint": place.fingerprint.hash,
+        "runtime": place.runtime.name,
+        "model": place.model.name,
+        "goal": request.goal,
+        "tests": config.plan.tests().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "candidates": candidates,
+        "refused": config.plan.offer.refused,
+        "processes": processes,
+        "expected_secs": per_process.map(|secs| secs * f64::from(processes)),
+    }))
+}
+
+/// Sessions looked through for one of the same machine, to know how long a process takes.
+const PAST_SESSIONS: u32 = 50;
+
+/// Mean seconds of a process of a past session with the same model.
+fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Option<f64>, JobError> {
+    let same = ports
+        .store
+        .session(session)?
+        .is_some_and(|s| s.begun.model.digest == model.digest);
+    if !same {
+        return Ok(None);
+    }
+    let runs = ports.store.runs(session)?;
+    let total: f64 = runs.iter().map(|r| r.run.wall_secs).sum();
+    Ok((!runs.is_empty()).then(|| total / runs.len() as f64))
+}
+
+fn choose_runtime(wanted: Option<&str>, ports: &Ports) -> Result<Runtime, JobError> {
+    let runtime = match wanted {
+        Some(name) => ports.runtimes.resolve(name)?,
+        None => ports
+            .runtimes
+            .list()
+            .into_iter()
+            .find(|r| r.bench.is_some())
+            .ok_or_else(|| {
+                JobError::new(
+                    "no-runtime",
+                    "no llama.cpp with llama-bench is known on this machine",
+                )
+                .hint("`flux runtime install`, or `flux runtime add DIR`")
+            })?,
+    };
+    if runtime.bench.is_none() {
+        let dir = runtime.dir.display();
+        return Err(
+            JobError::new("no-bench", format!("there is no llama-bench in {dir}"))
+                .hint("choose a build that has it with --runtime"),
+        );
+    }
+    Ok(runtime)
+}
+
+/// The device asked for by llama.cpp's name or PCI address, else whatever stock would use.
+fn choose_target(
+    wanted: Option<&str>,
+    runtime: &Runtime,
+    gpus: &[Gpu],
+    simulated: bool,
+) -> Result<Target, JobError> {
+    let Some(wanted) = wanted else {
+        if simulated && runtime.devices.is_empty() {
+            return Ok(simulated_target(runtime, gpus));
+        }
+        let backend = runtime
+            .devices
+            .first()
+            .and_then(|d| Backend::of_device(&d.id));
+        return Ok(Target {
+            backend: backend.unwrap_or(Backend::Cpu),
+            device: None,
+            launch: Launch::default(),
+            memory_limits: runtime.devices.iter().map(|d| limit(d, gpus)).collect(),
+        });
+    };
+    if wanted.eq_ignore_ascii_case("cpu") || wanted.eq_ignore_ascii_case("none") {
+        return Ok(target_of(Backend::Cpu, "none", BTreeMap::new()));
+    }
+    let by_id = runtime
+        .devices
+        .iter()
+        .find(|d| d.id.eq_ignore_ascii_case(wanted));
+    let device = by_id
+        .or_else(|| by_pci(wanted, runtime, gpus))
+        .ok_or_else(|| {
+            let known: Vec<&str> = runtime.devices.iter().map(|d| d.id.as_str()).collect();
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            JobError::new(
+                "no-device",
+                format!("runtime {} lists no device {wanted}", runtime.name),
+            )
+            .hint(format!(
+                "devices it lists: {known}; `cpu` uses none of them"
+            ))
+        })?;
+    let backend = Backend::of_device(&device.id).unwrap_or(Backend::Cpu);
+    Ok(target_of(backend, &device.id, [limit(device, gpus)].into()))
+}
+
+/// On an exported machine the build cannot list its devices: the one it would use there.
+fn simulated_target(runtime: &Runtime, gpus: &[Gpu]) -> Target {
+    let gpu = machine::default_gpu(gpus);
+    let fits = |backend: &Backend| match backend {
+        Backend::Cuda => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_NVIDIA),
+        Backend::Hip => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_AMD),
+        Backend::Vulkan => gpu.is_some_and(|g| g.usable),
+        _ => false,
+    };
+    let backend = [Backend::Cuda, Backend::Hip, Backend::Vulkan]
+        .into_iter()
+        .find(|b| runtime.backends.contains(b) && fits(b))
+        .unwrap_or(Backend::Cpu);
+    Target {
+        backend,
+        device: None,
+        launch: Launch::default(),
+        memory_limits: BTreeMap::new(),
+    }
+}
+
+fn target_of(backend: Backend, device: &str, memory_limits: BTreeMap<String, Bytes>) -> Target {
+    let args = vec!["-dev".to_owned(), device.to_owned()];
+    let launch = Launch {
+        args,
+        env: BTreeMap::new(),
+    };
+    Target {
+        backend,
+        device: Some(device.to_owned()),
+        launch,
+        memory_limits,
+    }
+}
+
+/// The runtime's device at a PCI address; only where its name leaves no doubt.
+fn by_pci<'r>(wanted: &str, runtime: &'r Runtime, gpus: &[Gpu]) -> Option<&'r RuntimeDevice> {
+    let address = wanted.parse().ok()?;
+    let gpu = gpus.iter().find(|g| g.pci == Some(address))?;
+    let mut named = runtime.devices.iter().filter(|d| d.name == gpu.name);
+    match (named.next(), named.next()) {
+        (Some(device), None) => Some(device),
+        _ => None,
+    }
+}
+
+/// The scanned GPU behind a runtime's device: the same name, else the only usable one.
+fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
+    let same_name = |g: &&Gpu| {
+        g.name == device.name || g.preferred.as_ref().is_some_and(|e| e.name == device.name)
+    };
+    gpus.iter().find(same_name).or_else(|| {
+        let mut usable = gpus.iter().filter(|g| g.usable);
+        usable.next().filter(|_| usable.next().is_none())
+    })
+}
+
+/// Free memory minus the reserve: the driver's budget now, else what the runtime reported.
+fn limit(device: &RuntimeDevice, gpus: &[Gpu]) -> (String, Bytes) {
+    let budget = gpu_of(device, gpus)
+        .and_then(|g| g.memory.as_ref())
+        .and_then(|m| m.budget);
+    let free = budget.unwrap_or(device.free);
+    (device.id.clone(), free.saturating_sub(MEMORY_RESERVE))
 }

@@ -1,45 +1,31 @@
-//! `flux run`: the stored profile applied to llama-server.
-//! Placeholder until merged.
+//! `flux run`: the stored profile applied to llama-server, and why each setting is there (paper section 2.3).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::types::{Goal, Profile};
-use crate::ports::Notice;
+use crate::domain::fingerprint;
+use crate::domain::search::{Confirmation, SearchSpace};
+use crate::domain::types::{Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime};
+use crate::ports::{Introduction, Notice, NoticeLevel, StoredRun};
 
 use super::Ports;
 use super::message::JobError;
 
 /// What `flux run` is asked to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RunRequest {
     /// Model file.
     pub model: PathBuf,
-    /// Runtime name or folder.
+    /// Runtime name or folder; `None` takes the one the profile was measured with, else the best known.
     pub runtime: Option<String>,
-    /// Which profile, where several goals were tuned.
+    /// Only a profile of this goal; `None` takes the newest.
     pub goal: Option<Goal>,
-    /// Apply a profile of another fingerprint.
+    /// Apply a profile measured on another fingerprint.
     pub stale_ok: bool,
-    /// The user's own llama-server arguments, after those of the profile.
+    /// Arguments handed on to llama-server as they are.
     pub extra: Vec<String>,
-}
-
-/// A command ready to be started, and why it looks as it does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunPlan {
-    /// Program and arguments.
-    pub argv: Vec<String>,
-    /// Environment set by the profile.
-    pub env: BTreeMap<String, String>,
-    /// The profile applied; `None` is stock.
-    pub profile: Option<Profile>,
-    /// One entry per setting.
-    pub explanation: Vec<Explanation>,
-    /// What the user should know.
-    pub notices: Vec<Notice>,
 }
 
 /// Where a setting comes from.
@@ -59,10 +45,207 @@ pub struct Explanation {
     pub confirmation_text: String,
 }
 
-/// From a request to a command.
+/// What would be started, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunPlan {
+    /// Argument list, program first.
+    pub argv: Vec<String>,
+    /// Environment on top of one without `GGML_*` and `LLAMA_*`.
+    pub env: BTreeMap<String, String>,
+    /// The profile applied; `None` is stock.
+    pub profile: Option<Profile>,
+    /// Evidence, setting by setting.
+    pub explanation: Vec<Explanation>,
+    /// Things worth saying.
+    pub notices: Vec<Notice>,
+}
+
+/// Finds the profile for a model on this machine and writes out the server's command.
 ///
 /// # Errors
-/// x
-pub fn prepare(_request: &RunRequest, _ports: &Ports) -> Result<RunPlan, JobError> {
-    Err(JobError::new("x", "not merged yet"))
+/// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`.
+pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError> {
+    let model = ports.models.inspect(&request.model)?;
+    let candidates: Vec<Profile> = ports
+        .store
+        .profiles()?
+        .into_iter()
+        .filter(|p| p.model_digest == model.digest)
+        .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
+        .collect();
+    let runtime = choose_runtime(request, ports, &candidates)?;
+    let mut machine = ports.probe.machine();
+    machine.runtimes = vec![runtime.clone()];
+    let current = fingerprint::fingerprint(&machine, Some(&runtime));
+    let mut notices = Vec::new();
+    let fresh = |p: &Profile| p.fingerprint == current.hash && p.simulated == machine.simulated;
+    let profile = match candidates.iter().find(|p| fresh(p)) {
+        Some(profile) => Some(profile.clone()),
+        None => stale(request, ports, &candidates, &current, &mut notices)?,
+    };
+    if profile.is_none() {
+        notices.push(info(
+            "no-profile",
+            "no profile for this model on this machine: stock settings (measure with `flux tune`)",
+        ));
+    }
+    let launch = profile
+        .as_ref()
+        .map(|p| p.server.clone())
+        .unwrap_or_default();
+    let explanation = match &profile {
+        Some(p) => explain(p, ports)?,
+        None => Vec::new(),
+    };
+    let argv = server_argv(&runtime, &model, &launch, &request.extra)?;
+    Ok(RunPlan {
+        argv,
+        env: launch.env,
+        profile,
+        explanation,
+        notices,
+    })
+}
+
+fn choose_runtime(
+    request: &RunRequest,
+    ports: &Ports,
+    profiles: &[Profile],
+) -> Result<Runtime, JobError> {
+    if let Some(name) = &request.runtime {
+        return Ok(ports.runtimes.resolve(name)?);
+    }
+    let known = ports.runtimes.list();
+    let measured = profiles
+        .iter()
+        .find_map(|p| known.iter().find(|r| r.digest == p.runtime_digest));
+    measured
+        .or_else(|| known.iter().find(|r| r.server.is_some()))
+        .cloned()
+        .ok_or_else(|| {
+            JobError::new(
+                "no-runtime",
+                "no llama.cpp with llama-server is known on this machine",
+            )
+            .hint("`flux runtime install`, or `flux runtime add DIR`")
+        })
+}
+
+/// The newest stale profile, refused unless the user said otherwise; says which fields changed.
+fn stale(
+    request: &RunRequest,
+    ports: &Ports,
+    candidates: &[Profile],
+    current: &Fingerprint,
+    notices: &mut Vec<Notice>,
+) -> Result<Option<Profile>, JobError> {
+    let Some(profile) = candidates.iter().find(|p| !p.simulated) else {
+        return Ok(None);
+    };
+    let changed = match ports.store.fingerprint(&profile.fingerprint)? {
+        Some(old) => fingerprint::diff(&old, current)
+            .iter()
+            .map(|c| c.field.clone())
+            .collect::<Vec<_>>()
+            .join(", "),
+        None => "its fingerprint is not stored".to_owned(),
+    };
+    let text = format!(
+        "profile {} is stale: changed since it was measured: {changed}",
+        profile.id
+    );
+    if !request.stale_ok {
+        return Err(JobError::new("stale-profile", text)
+            .hint("measure again with `flux tune`, or apply it all the same with --stale-ok"));
+    }
+    notices.push(Notice {
+        level: NoticeLevel::Warning,
+        code: "stale-profile".to_owned(),
+        text,
+    });
+    Ok(Some(profile.clone()))
+}
+
+fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobError> {
+    let space = SearchSpace::default();
+    let verdict = ports.store.confirmation_of(profile.id)?;
+    let confirmation: Option<Confirmation> =
+        verdict.and_then(|v| serde_json::from_value(v.detail).ok());
+    let confirmation_text = confirmation
+        .as_ref()
+        .map_or_else(|| "not stored".to_owned(), in_words);
+    let explained = |i: Introduction| Explanation {
+        describe: space.describe(&i.dimension).to_owned(),
+        setting: i.dimension,
+        value: i.value,
+        run_id: i.run.id,
+        run_metric_text: measured(&i.run),
+        confirmation_text: confirmation_text.clone(),
+    };
+    Ok(ports
+        .store
+        .introductions(profile.id)?
+        .into_iter()
+        .map(explained)
+        .collect())
+}
+
+/// What a run measured: every test's mean rate.
+fn measured(run: &StoredRun) -> String {
+    let RunOutcome::Valid { tests } = &run.run.outcome else {
+        return "no samples".to_owned();
+    };
+    let rates: Vec<String> = tests
+        .iter()
+        .map(|t| format!("{} {:.2} tok/s", t.test, t.mean_rate()))
+        .collect();
+    format!("{} with {}", rates.join(", "), run.planned.settings)
+}
+
+/// A confirmation's primary metric: change, interval, runs.
+fn in_words(confirmation: &Confirmation) -> String {
+    let Some(metric) = confirmation.metrics.get(&confirmation.primary) else {
+        return confirmation.reason.clone();
+    };
+    let c = &metric.confirmed;
+    let interval = c.ci95_pct.map_or_else(
+        || "no interval".to_owned(),
+        |[low, high]| format!("95 % CI {low:+.1} to {high:+.1}"),
+    );
+    format!(
+        "{} {:+.1} % ({interval}), {} + {} runs against {}",
+        confirmation.primary, c.change_pct, c.baseline.n, c.candidate.n, confirmation.baseline
+    )
+}
+
+/// llama-server's argument list: model, the profile's settings, then the user's own, which win where both speak.
+fn server_argv(
+    runtime: &Runtime,
+    model: &ModelInfo,
+    launch: &Launch,
+    extra: &[String],
+) -> Result<Vec<String>, JobError> {
+    let server = runtime.server.as_ref().ok_or_else(|| {
+        JobError::new(
+            "no-server",
+            format!("runtime {} has no llama-server", runtime.name),
+        )
+        .hint("choose another with --runtime")
+    })?;
+    let mut argv = vec![
+        server.display().to_string(),
+        "--model".to_owned(),
+        model.path.display().to_string(),
+    ];
+    argv.extend(launch.args.iter().cloned());
+    argv.extend(extra.iter().cloned());
+    Ok(argv)
+}
+
+fn info(code: &str, text: &str) -> Notice {
+    Notice {
+        level: NoticeLevel::Info,
+        code: code.to_owned(),
+        text: text.to_owned(),
+    }
 }

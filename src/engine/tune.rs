@@ -1,16 +1,288 @@
-//! Placeholder until merged.
+//! The main job: screen, confirm, persist (paper sections 2.3 and 3). Begins or resumes a session and ends it honestly.
+
+use std::time::Duration;
+
+use crate::domain::fingerprint;
+use crate::domain::search::{SearchSpace, Tool, TuneOutcome, Tuner};
+use crate::domain::types::{Profile, Verdict};
+use crate::ports::{
+    NewProfile, NewSession, NoticeLevel, SessionEnd, SessionKind, SessionState, StoredVerdict,
+};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
-use super::message::JobError;
-use super::message::TuneRequest;
-/// x
+use super::measure::{Bench, joined, stage_infos};
+use super::message::{JobError, TuneRequest};
+use super::prepare::{self, TuneConfig, Workplace};
+use super::report::{self, Overhead};
+
+/// Searches, confirms, and stores a profile if there is a winner.
+///
 /// # Errors
-/// x
+/// What cannot be prepared, measured for lack of a store, or resumed; cancelled.
 pub fn perform(
-    _r: &TuneRequest,
-    _p: &Ports,
-    _c: &mut JobContext,
+    request: &TuneRequest,
+    ports: &Ports,
+    context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    Err(JobError::new("x", "not merged yet").into())
+    let begun = ports.clock.elapsed();
+    let _measuring = ports.store.begin_measuring()?;
+    let (place, config, session) = match request.resume {
+        Some(id) => resumed(id, ports)?,
+        None => begun_anew(request, ports)?,
+    };
+    let result = search(&place, &config, session, begun, ports, context);
+    match &result {
+        Ok(_) => {}
+        Err(Ended::Cancelled { .. }) => {
+            end(
+                ports,
+                session,
+                SessionState::Cancelled,
+                None,
+                serde_json::Value::Null,
+            )?;
+        }
+        Err(Ended::Failed(error)) => {
+            let error = serde_json::to_value(error).unwrap_or_default();
+            // The store itself may be what failed; the first error is the one to show.
+            let _ = end(ports, session, SessionState::Failed, None, error);
+        }
+    }
+    result
+}
+
+fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
+    let (place, config) = prepare::tune(request, ports)?;
+    let session = begin(
+        &place,
+        SessionKind::Tune,
+        request.goal,
+        super::install::to_json(&config)?,
+        ports,
+    )?;
+    Ok((place, config, session))
+}
+
+/// Begins a stored session.
+pub(super) fn begin(
+    place: &Workplace,
+    kind: SessionKind,
+    goal: crate::domain::types::Goal,
+    config: serde_json::Value,
+    ports: &Ports,
+) -> Result<i64, Ended> {
+    Ok(ports.store.begin_session(&NewSession {
+        kind,
+        started_at: ports.clock.now(),
+        fingerprint: place.fingerprint.clone(),
+        machine: place.machine.clone(),
+        runtime: place.runtime.clone(),
+        model: place.model.clone(),
+        goal,
+        config,
+        simulated: place.machine.simulated,
+        flux_version: env!("CARGO_PKG_VERSION").to_owned(),
+    })?)
+}
+
+/// A stored session's workplace as it is now; refused when the fingerprint is another.
+fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
+    let session = ports.store.session(id)?.ok_or_else(|| {
+        JobError::new("no-session", format!("there is no session {id}"))
+            .hint("`flux history` lists them")
+    })?;
+    let ended = session.end.as_ref().map(|e| e.state);
+    if session.begun.kind != SessionKind::Tune || ended == Some(SessionState::Done) {
+        return Err(JobError::new(
+            "not-resumable",
+            format!("session {id} has nothing to resume"),
+        )
+        .hint("start a new one without --resume")
+        .into());
+    }
+    let config: TuneConfig = serde_json::from_value(session.begun.config.clone()).map_err(|e| {
+        JobError::new(
+            "resume",
+            format!("session {id} has an unreadable plan: {e}"),
+        )
+    })?;
+    let digest = &session.begun.runtime.digest;
+    let dir = session.begun.runtime.dir.display().to_string();
+    let known = ports
+        .runtimes
+        .list()
+        .into_iter()
+        .find(|r| r.digest == *digest);
+    let runtime = known.map_or(dir, |r| r.dir.display().to_string());
+    let device = config.request.device.as_deref();
+    let model = &session.begun.model.path;
+    let place = Workplace::read(model, Some(&runtime), device, ports)?;
+    if place.model.digest != session.begun.model.digest {
+        return Err(JobError::new(
+            "model-changed",
+            format!(
+                "session {id} measured another model than {}",
+                model.display()
+            ),
+        )
+        .hint("start a new session")
+        .into());
+    }
+    let changes = fingerprint::diff(&session.begun.fingerprint, &place.fingerprint);
+    if !changes.is_empty() {
+        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
+        return Err(JobError::new(
+            "fingerprint-changed",
+            format!(
+                "session {id} cannot be resumed: {} changed since",
+                fields.join(", ")
+            ),
+        )
+        .hint("start a new session: what was measured stays in the history")
+        .into());
+    }
+    Ok((place, config, id))
+}
+
+fn search(
+    place: &Workplace,
+    config: &TuneConfig,
+    session: i64,
+    begun: Duration,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let mut bench = Bench::new(ports, place, config.plan.tests(), session);
+    let mut tuner: Tuner = bench.resume(config.plan.clone())?;
+    let earlier_secs = bench.run_secs;
+    context.started("tune", Some(session), stage_infos(&tuner));
+    for name in place.machine.inherited_env.keys() {
+        context.notice(
+            NoticeLevel::Info,
+            "inherited-env",
+            format!("{name} is set here; no run of Flux inherits it"),
+        );
+    }
+    let outcome = bench.drive(&mut tuner, context)?;
+    let profile = match &outcome.winner {
+        Some(_) => Some(save(
+            place,
+            config,
+            session,
+            &outcome,
+            &bench.run_ids,
+            ports,
+        )?),
+        None => None,
+    };
+    let overhead = Overhead::new(
+        ports.clock.elapsed().saturating_sub(begun),
+        bench.run_secs - earlier_secs,
+    );
+    let document = report::tune_document(
+        session,
+        place,
+        config,
+        &outcome,
+        profile.as_ref(),
+        &bench.run_ids,
+        &overhead,
+    )?;
+    if let Some(failure) = &outcome.failure {
+        return Err(JobError::new("nothing-runs", outcome.reason.clone())
+            .hint(failure.class.advice())
+            .into());
+    }
+    end(
+        ports,
+        session,
+        SessionState::Done,
+        outcome.verdict,
+        document.clone(),
+    )?;
+    Ok(document)
+}
+
+/// Stores the winner; a session that was killed after it had stored its profile does not store it twice.
+fn save(
+    place: &Workplace,
+    config: &TuneConfig,
+    session: i64,
+    outcome: &TuneOutcome,
+    run_ids: &[i64],
+    ports: &Ports,
+) -> Result<Profile, Ended> {
+    if let Some(stored) = ports
+        .store
+        .profiles()?
+        .into_iter()
+        .find(|p| p.session == session)
+    {
+        return Ok(stored);
+    }
+    let settings = outcome.winner.clone().unwrap_or_default();
+    let space = SearchSpace::default();
+    let launch = |tool| {
+        space
+            .launch(&settings, tool)
+            .map_err(|e| Ended::from(JobError::new("settings", e.to_string())))
+    };
+    let mut profile = Profile {
+        id: 0,
+        session,
+        fingerprint: place.fingerprint.hash.clone(),
+        runtime_digest: place.runtime.digest.clone(),
+        model_digest: place.model.digest.clone(),
+        goal: config.request.goal,
+        bench: joined(&place.target, launch(Tool::Bench)?),
+        server: joined(&place.target, launch(Tool::Server)?),
+        settings: settings.clone(),
+        created_at: ports.clock.now(),
+        simulated: place.machine.simulated,
+    };
+    let introduced_by = outcome
+        .introduced_by
+        .iter()
+        .filter_map(|(d, seq)| Some((d.clone(), *run_ids.get(*seq as usize)?)))
+        .collect();
+    let confirmed = |v: &StoredVerdict| v.settings == settings && v.verdict == Verdict::Improved;
+    let verdict = ports
+        .store
+        .verdicts(session)?
+        .into_iter()
+        .rev()
+        .find(confirmed);
+    let verdict_id = verdict.map(|v| v.id).ok_or_else(|| {
+        JobError::new(
+            "no-verdict",
+            "the winner's confirmation is not in the store: nothing was saved",
+        )
+    })?;
+    profile.id = ports.store.save_profile(&NewProfile {
+        profile: profile.clone(),
+        introduced_by,
+        verdict_id,
+    })?;
+    Ok(profile)
+}
+
+/// Ends a stored session.
+pub(super) fn end(
+    ports: &Ports,
+    session: i64,
+    state: SessionState,
+    verdict: Option<Verdict>,
+    result: serde_json::Value,
+) -> Result<(), Ended> {
+    let ended_at = ports.clock.now();
+    Ok(ports.store.end_session(
+        session,
+        &SessionEnd {
+            ended_at,
+            state,
+            verdict,
+            result,
+        },
+    )?)
 }

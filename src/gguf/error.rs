@@ -89,7 +89,30 @@ impl Fault {
     }
 }
 
+/// A name from the file, fit for one line of a message.
+pub(super) fn shown(name: &str) -> String {
+    /// Letters shown; real names are shorter.
+    const MOST: usize = 80;
+    let mut out: String = name.escape_debug().take(MOST).collect();
+    if name.chars().nth(MOST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
 /// A field with a wrong value.
 pub(super) fn corrupt(field: impl Into<String>, at: u64, why: impl Into<String>) -> HeaderError {
     Fault::bad(at, why).field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_on_one_short_line() {
+        assert_eq!(shown("blk.0.attn_q.weight"), "blk.0.attn_q.weight");
+        assert_eq!(shown("a\n\u{1b}[31m"), "a\\n\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(81)), format!("{}…", "x".repeat(80)));
+    }
 }

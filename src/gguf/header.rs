@@ -6,7 +6,7 @@ use std::io::Read;
 
 use sha2::Sha256;
 
-use super::error::{Fault, HeaderError, corrupt};
+use super::error::{Fault, HeaderError, corrupt, shown};
 use super::source::Source;
 use super::tensor_type::TensorType;
 
@@ -198,7 +198,8 @@ fn read_metadata(
         let key = read_name(source, || format!("name of key {}", index + 1))?;
         let value_at = source.at();
         let keep = !key.starts_with("tokenizer.") || key == "tokenizer.ggml.model";
-        let value = read_value(source, keep).map_err(|f| f.field(format!("value of {key}")))?;
+        let value =
+            read_value(source, keep).map_err(|f| f.field(format!("value of {}", shown(&key))))?;
         if key == "general.alignment" {
             alignment = match value {
                 Value::Unsigned(n) if n.is_power_of_two() && n <= MAX_ALIGNMENT => n,
@@ -212,7 +213,11 @@ fn read_metadata(
             };
         }
         if metadata.contains_key(&key) {
-            return Err(corrupt(format!("key {key}"), at, "it appears twice"));
+            return Err(corrupt(
+                format!("key {}", shown(&key)),
+                at,
+                "it appears twice",
+            ));
         }
         metadata.insert(key, value);
     }
@@ -332,7 +337,7 @@ fn read_tensor(
     alignment: u64,
 ) -> Result<Tensor, HeaderError> {
     let name = read_name(source, || format!("name of tensor {}", index + 1))?;
-    let of = |what: &str| format!("{what} of tensor {name}");
+    let of = |what: &str| format!("{what} of tensor {}", shown(&name));
     let rank_at = source.at();
     let rank = source.u32().map_err(|f| f.field(of("rank")))?;
     if rank == 0 || rank > MAX_DIMS {
@@ -383,7 +388,7 @@ fn refuse_duplicates(tensors: &[Tensor]) -> Result<(), HeaderError> {
     let mut seen = HashSet::new();
     match tensors.iter().find(|t| !seen.insert(t.name.as_str())) {
         Some(twice) => {
-            let field = format!("tensor {}", twice.name);
+            let field = format!("tensor {}", shown(&twice.name));
             Err(corrupt(field, twice.offset_at, "it appears twice"))
         }
         None => Ok(()),
@@ -398,7 +403,7 @@ fn place(tensors: &mut [Tensor], data_bytes: u64) -> Result<(), HeaderError> {
     for (nth, &index) in order.iter().enumerate() {
         let next = order.get(nth + 1).map(|&i| tensors[i].offset);
         let tensor = &mut tensors[index];
-        let field = || format!("offset of tensor {}", tensor.name);
+        let field = || format!("offset of tensor {}", shown(&tensor.name));
         if tensor.offset < end {
             let why = format!("{} lies inside the tensor before it", tensor.offset);
             return Err(corrupt(field(), tensor.offset_at, why));

@@ -11,6 +11,7 @@ mod source;
 mod split;
 mod synth;
 mod tensor_type;
+mod vocabulary;
 mod weights;
 
 use std::path::Path;

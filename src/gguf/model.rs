@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::error::HeaderError;
+use super::error::{HeaderError, shown};
 use super::header::{Header, Value};
 use super::kv;
 use super::split::{SplitName, parts_of};
@@ -91,7 +91,7 @@ fn check_parts(parts: &[PathBuf], headers: &[Header]) -> PortResult<()> {
     let mut seen = HashSet::new();
     for (path, header) in parts.iter().zip(headers) {
         if let Some(twice) = header.tensors.iter().find(|t| !seen.insert(&t.name)) {
-            let name = &twice.name;
+            let name = shown(&twice.name);
             return Err(PortError::new(format!(
                 "tensor {name} is in an earlier part already: {}",
                 path.display()

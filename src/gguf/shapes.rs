@@ -1,10 +1,9 @@
-//! Real models' shapes (`assets/shapes.toml`) as GGUF metadata and tensors in llama.cpp's Q4_K_M mix.
-//! No vocabulary: `tokenizer.ggml.model = none` and `*.vocab_size` are all llama-bench needs, which draws
-//! its tokens at random; a server cannot chat with such a model.
+//! Real models' shapes (`assets/shapes.toml`) as GGUF metadata and tensors in llama.cpp's `Q4_K_M` mix.
 
 use serde::Deserialize;
 
 use super::tensor_type::TensorType;
+use super::vocabulary;
 
 /// `LLAMA_FTYPE_MOSTLY_Q4_K_M`, shown as `Q4_K - Medium`.
 const FILE_TYPE_Q4_K_M: u32 = 15;
@@ -58,6 +57,9 @@ pub(super) enum Field {
     Text(String),
     U32(u32),
     F32(f32),
+    Texts(Vec<String>),
+    F32s(Vec<f32>),
+    I32s(Vec<i32>),
 }
 
 /// A tensor to write.
@@ -147,7 +149,7 @@ impl Shape {
                 Field::U32(experts.feed_forward),
             );
         }
-        fields.push(("tokenizer.ggml.model".to_owned(), text("none")));
+        fields.extend(vocabulary::metadata(self.vocabulary));
         fields
     }
 

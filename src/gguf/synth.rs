@@ -22,8 +22,10 @@ const CHUNK_BYTES: u64 = 4 * 1024 * 1024;
 const VERSION: u32 = 3;
 /// Value types of the GGUF specification.
 const TYPE_U32: u32 = 4;
+const TYPE_I32: u32 = 5;
 const TYPE_F32: u32 = 6;
 const TYPE_STRING: u32 = 8;
+const TYPE_ARRAY: u32 = 9;
 
 /// See [`crate::ports::Models::synthesise`]. The same shape and seed give the same file.
 pub(super) fn synthesise(
@@ -43,7 +45,8 @@ pub(super) fn synthesise(
     let plans = shape.tensors();
     let header = encode(&shape, &plans);
     let total = header.len() as u64 + plans.iter().map(padded).sum::<u64>();
-    let on_disk = if request.sparse {
+    // Elsewhere a longer file takes its room at once.
+    let on_disk = if request.sparse && cfg!(unix) {
         header.len() as u64
     } else {
         total
@@ -154,20 +157,7 @@ fn encode(shape: &Shape, plans: &[Plan]) -> Vec<u8> {
     out.extend((fields.len() as u64).to_le_bytes());
     for (key, field) in &fields {
         put_text(&mut out, key);
-        match field {
-            Field::U32(value) => {
-                out.extend(TYPE_U32.to_le_bytes());
-                out.extend(value.to_le_bytes());
-            }
-            Field::F32(value) => {
-                out.extend(TYPE_F32.to_le_bytes());
-                out.extend(value.to_le_bytes());
-            }
-            Field::Text(value) => {
-                out.extend(TYPE_STRING.to_le_bytes());
-                put_text(&mut out, value);
-            }
-        }
+        put_field(&mut out, field);
     }
     let mut offset = 0;
     for plan in plans {
@@ -182,6 +172,46 @@ fn encode(shape: &Shape, plans: &[Plan]) -> Vec<u8> {
     }
     out.resize(out.len().next_multiple_of(DEFAULT_ALIGNMENT as usize), 0);
     out
+}
+
+fn put_field(out: &mut Vec<u8>, field: &Field) {
+    let mut kind = |kind: u32, count: Option<usize>| {
+        if let Some(count) = count {
+            out.extend(TYPE_ARRAY.to_le_bytes());
+            out.extend(kind.to_le_bytes());
+            out.extend((count as u64).to_le_bytes());
+        } else {
+            out.extend(kind.to_le_bytes());
+        }
+    };
+    match field {
+        Field::U32(value) => {
+            kind(TYPE_U32, None);
+            out.extend(value.to_le_bytes());
+        }
+        Field::F32(value) => {
+            kind(TYPE_F32, None);
+            out.extend(value.to_le_bytes());
+        }
+        Field::Text(value) => {
+            kind(TYPE_STRING, None);
+            put_text(out, value);
+        }
+        Field::Texts(values) => {
+            kind(TYPE_STRING, Some(values.len()));
+            for value in values {
+                put_text(out, value);
+            }
+        }
+        Field::F32s(values) => {
+            kind(TYPE_F32, Some(values.len()));
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        Field::I32s(values) => {
+            kind(TYPE_I32, Some(values.len()));
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+    }
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {

@@ -1,4 +1,4 @@
-//! Random weights as valid blocks of F32, Q4_K and Q6_K, with a spread of 1/√(row length) so that activations
+//! Random weights as valid blocks of F32, `Q4_K` and `Q6_K`, with a spread of 1/√(row length) so that activations
 //! keep their size from layer to layer. Only the values are random: block scales are alike.
 
 use fastrand::Rng;
@@ -6,11 +6,11 @@ use half::f16;
 
 use super::tensor_type::TensorType;
 
-/// Q4_K: scale and minimum multiplier of each of the eight sub-blocks.
+/// `Q4_K`: scale and minimum multiplier of each of the eight sub-blocks.
 const Q4_K_STEP: u8 = 8;
-/// Q4_K: values are 0 to 15; the minimum takes off their mean.
+/// `Q4_K`: values are 0 to 15; the minimum takes off their mean.
 const Q4_K_MEAN: f64 = 7.5;
-/// Q6_K: scale multiplier of each of the sixteen sub-blocks.
+/// `Q6_K`: scale multiplier of each of the sixteen sub-blocks.
 const Q6_K_STEP: u8 = 2;
 const Q6_K_SCALES: std::ops::Range<usize> = 192..208;
 

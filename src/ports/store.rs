@@ -179,8 +179,16 @@ pub struct StoredVerdict {
     pub detail: serde_json::Value,
 }
 
+/// Held while a job measures; dropping it lets another Flux measure.
+pub struct Measuring(pub Box<dyn Send>);
+
 /// Everything measured, kept. Every call returns after its transaction is on disk.
 pub trait Store: Send + Sync {
+    /// Claims this data folder for measuring: a second Flux may look, not measure.
+    ///
+    /// # Errors
+    /// Another Flux is measuring with it, or the folder cannot be written.
+    fn begin_measuring(&self) -> PortResult<Measuring>;
     /// Begins a session.
     ///
     /// # Errors

@@ -1,1 +1,11 @@
-//! Not written yet.
+//! llama.cpp builds and their processes: known and installed builds, supervised children, llama-bench runs, what
+//! their logs and failures mean (design section 4; paper section 3, "valid samples only").
+
+pub mod bench;
+pub mod catalog;
+pub mod digest;
+pub mod failure;
+pub mod identify;
+pub mod install;
+pub mod log;
+pub mod process;

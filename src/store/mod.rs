@@ -15,8 +15,8 @@ use rusqlite::{Connection, Transaction};
 
 use crate::domain::types::{Fingerprint, PlannedRun, Profile, Run, Settings, Timestamp, Verdict};
 use crate::ports::{
-    Introduction, NewProfile, NewSession, Notice, PortError, PortResult, Session, SessionEnd,
-    SessionLine, Store, StoredRun, StoredVerdict,
+    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, Session,
+    SessionEnd, SessionLine, Store, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
@@ -104,6 +104,13 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn begin_measuring(&self) -> PortResult<Measuring> {
+        // A store that cannot be written says so before anything is measured.
+        self.writer.as_ref().map_err(Clone::clone)?;
+        let data_dir = self.opened.path.parent().unwrap_or(Path::new("."));
+        Ok(Measuring(Box::new(MeasureLock::acquire(data_dir)?)))
+    }
+
     fn begin_session(&self, session: &NewSession) -> PortResult<i64> {
         let session = session.clone();
         self.write(move |tx| write::session(tx, &session))

@@ -2,8 +2,8 @@
 //! (design section 11).
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,10 +29,6 @@ const FORMAT: i64 = 1;
 const _: () = assert!(STEPS.len() == FORMAT as usize, "one step per format");
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
 const BUSY: Duration = Duration::from_secs(10);
-/// `SQLite`'s file header: its length, its first bytes, and where `user_version` is (sqlite.org/fileformat.html).
-const HEADER: usize = 100;
-const MAGIC: &[u8] = b"SQLite format 3\0";
-const USER_VERSION_AT: usize = 60;
 
 /// Connections to an opened database.
 pub(super) struct Connections {
@@ -143,14 +139,15 @@ fn open_in_turn(
 }
 
 fn read_write(path: &Path, access: Access) -> Result<Connection, Trouble> {
-    check_header(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
-    // Until its format is known, closing must not move its log into the database.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // Until its format is known, closing must not move what its log holds into the database. Only SQLite may open the
+    // file: closing another handle would drop the locks of this process's own connections (sqlite.org/howtocorrupt.html).
+    let logged = length(&suffixed(path, "-wal")) > 0;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, logged)?;
     let found = format_of(&connection)?;
     if found > FORMAT {
         return Err(Trouble::Newer(found));
@@ -167,33 +164,6 @@ fn read_write(path: &Path, access: Access) -> Result<Connection, Trouble> {
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
     migrate(&mut connection)?;
     Ok(connection)
-}
-
-/// Refuses by the file's first bytes, before `SQLite` touches anything.
-fn check_header(path: &Path) -> Result<(), Trouble> {
-    let mut header = Vec::with_capacity(HEADER);
-    match File::open(path) {
-        Ok(file) => file
-            .take(HEADER as u64)
-            .read_to_end(&mut header)
-            .map_err(Trouble::Folder)?,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Trouble::Folder(e)),
-    };
-    match header.as_slice() {
-        [] => Ok(()),
-        h if h.len() < HEADER || !h.starts_with(MAGIC) => {
-            Err(Trouble::Damaged("file is not a database".to_owned()))
-        }
-        h => {
-            let version = [0, 1, 2, 3].map(|i| h[USER_VERSION_AT + i]);
-            let found = i64::from(i32::from_be_bytes(version));
-            if found > FORMAT {
-                return Err(Trouble::Newer(found));
-            }
-            Ok(())
-        }
-    }
 }
 
 fn format_of(connection: &Connection) -> Result<i64, Trouble> {
@@ -250,11 +220,8 @@ fn read_only(path: &Path) -> Result<Connection, Trouble> {
 /// A reading connection where nothing can be written: on a missing database, an empty one in memory.
 fn reader_alone(path: &Path) -> Result<Connection, Trouble> {
     if length(path) == 0 {
-        let mut connection = Connection::open_in_memory()?;
-        migrate(&mut connection)?;
-        return Ok(connection);
+        return empty();
     }
-    check_header(path)?;
     let connection = match read_only(path) {
         // SQLite wants to write beside a WAL database; one without a log can be read as a plain file.
         Err(Trouble::Sql(_)) if length(&suffixed(path, "-wal")) == 0 => unchanging(path)?,
@@ -262,11 +229,19 @@ fn reader_alone(path: &Path) -> Result<Connection, Trouble> {
     };
     match format_of(&connection)? {
         FORMAT => Ok(connection),
+        // Its making was cut short: nothing was ever stored in it.
+        0 => empty(),
         found if found > FORMAT => Err(Trouble::Newer(found)),
         found => Err(Trouble::Folder(io::Error::other(format!(
             "the database must first be brought from format {found} to {FORMAT}"
         )))),
     }
+}
+
+fn empty() -> Result<Connection, Trouble> {
+    let mut connection = Connection::open_in_memory()?;
+    migrate(&mut connection)?;
+    Ok(connection)
 }
 
 /// Opens a file that nobody can change.

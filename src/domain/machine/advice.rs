@@ -34,13 +34,21 @@ pub fn no_gpu(machine: &Machine, gpus: &[Gpu]) -> Option<NoGpu> {
         hints.push("install the Vulkan loader (Debian, Ubuntu: libvulkan1; Windows: the GPU driver brings it)".to_owned());
     }
     hints.extend(access_hint(machine.host.render_nodes));
-    let listed: Vec<&Gpu> = gpus.iter().filter(|g| g.preferred.is_none()).collect();
+    let listed: Vec<&Gpu> = gpus
+        .iter()
+        .filter(|g| g.preferred.is_none() && g.computes())
+        .collect();
     hints.extend(listed.iter().map(|g| driver_hint(g)));
     if listed.is_empty() {
         hints.push("a GPU in this machine needs its vendor's Vulkan driver (Debian, Ubuntu: mesa-vulkan-drivers for AMD and Intel, nvidia-driver for NVIDIA)".to_owned());
     }
+    let consequence = if listed.is_empty() {
+        "CPU only"
+    } else {
+        "CPU only, unless the build brings its own backend (CUDA, HIP, SYCL)"
+    };
     Some(NoGpu {
-        headline: format!("No usable Vulkan GPU ({cause}): CPU only"),
+        headline: format!("No usable Vulkan GPU ({cause}): {consequence}"),
         hints,
     })
 }

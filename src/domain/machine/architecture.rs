@@ -170,9 +170,8 @@ pub(super) fn product(vendor: u32, device: u32, revision: Option<u32>) -> Option
     }
     let listed = pci_ids::Device::from_vid_pid(vendor.try_into().ok()?, device.try_into().ok()?)?;
     let name = listed.name();
-    let product = name
-        .rsplit_once('[')
-        .map_or(name, |(_, tail)| tail.trim_end_matches(']'));
+    // "Chip [Product]"; without brackets it is the chip alone.
+    let product = name.rsplit_once('[')?.1.trim_end_matches(']');
     // "RX 470/480/570" names a family of products: no product at all (case C22).
     (!product.contains('/')).then(|| product.to_owned())
 }

@@ -216,14 +216,16 @@ fn gpu_of_system(system: &SystemGpu) -> Gpu {
     let kind = architecture::kind_of_id(system.vendor_id, system.device_id);
     let product = architecture::product(system.vendor_id, system.device_id, system.revision);
     let vendor = architecture::vendor_name(system.vendor_id);
+    let architecture = architecture::architecture(system.vendor_id, system.device_id);
     let bound = match &system.kernel_driver {
         Some(driver) => format!("kernel driver {driver}"),
         None => "no kernel driver bound".to_owned(),
     };
     Gpu {
-        name: product
-            .clone()
-            .unwrap_or_else(|| format!("{vendor} {:04x}", system.device_id)),
+        name: product.clone().unwrap_or_else(|| match &architecture.chip {
+            Some(chip) => format!("{vendor} {chip}"),
+            None => format!("{vendor} {:04x}", system.device_id),
+        }),
         product,
         vendor,
         vendor_id: system.vendor_id,
@@ -232,7 +234,7 @@ fn gpu_of_system(system: &SystemGpu) -> Gpu {
         revision: system.revision,
         pci: Some(system.pci),
         kind,
-        architecture: architecture::architecture(system.vendor_id, system.device_id),
+        architecture,
         memory: system
             .vram
             .map(|v| GpuMemory::of_system(v, kind == DeviceKind::Integrated)),

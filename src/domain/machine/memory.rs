@@ -10,11 +10,11 @@ const CLASSIC_BAR: Bytes = Bytes::mib(256);
 /// Memory of one GPU, as its preferred driver reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMemory {
-    /// The largest DEVICE_LOCAL heap: the most one model can rely on (case C12).
+    /// The largest `DEVICE_LOCAL` heap: the most one model can rely on (case C12).
     pub vram: Bytes,
     /// What the driver allows of that heap now, where it says.
     pub budget: Option<Bytes>,
-    /// All DEVICE_LOCAL heaps together; more than `vram` when the driver splits its memory (case C11).
+    /// All `DEVICE_LOCAL` heaps together; more than `vram` when the driver splits its memory (case C11).
     pub sum: Bytes,
     /// It is the host's RAM, not memory of its own: never added to VRAM (case C19).
     pub shared_with_ram: bool,
@@ -23,7 +23,7 @@ pub struct GpuMemory {
 }
 
 impl GpuMemory {
-    /// The memory of a Vulkan entry; `None` without a DEVICE_LOCAL heap.
+    /// The memory of a Vulkan entry; `None` without a `DEVICE_LOCAL` heap.
     pub fn of_entry(entry: &VulkanEntry) -> Option<Self> {
         let local = || entry.heaps.iter().filter(|h| h.device_local);
         // The first of equals, so that the answer does not depend on iteration details.

@@ -49,7 +49,8 @@ pub struct Gpu {
     pub drivers: Vec<GpuDriver>,
     /// What the preferred driver says: capabilities come from this entry alone (case C17).
     pub preferred: Option<VulkanEntry>,
-    /// May be tuned without being named by the user: a real GPU that Vulkan can use.
+    /// May be tuned through Vulkan without being named by the user. A build with a backend of its own (CUDA, HIP)
+    /// may use a GPU that Vulkan does not show: its `--list-devices` tells.
     pub usable: bool,
     /// Why it is not usable, or what else to know, in one sentence.
     pub remark: Option<String>,
@@ -74,6 +75,12 @@ pub struct GpuDriver {
 }
 
 impl Gpu {
+    /// Its vendor makes GPUs that llama.cpp computes on; a server's VGA chip or a virtual display is of no use.
+    pub fn computes(&self) -> bool {
+        self.preferred.is_some()
+            || matches!(self.vendor_id, VENDOR_AMD | VENDOR_NVIDIA | VENDOR_INTEL)
+    }
+
     /// Vendor and device id, `1002:6fdf`.
     pub fn id(&self) -> String {
         format!("{:04x}:{:04x}", self.vendor_id, self.device_id)

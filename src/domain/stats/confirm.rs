@@ -1,5 +1,6 @@
 //! The confirmation's rule, fixed before any run: Welch after the common linear trend in run order is removed. Drift that
-//! A-B-B-A cancels in the means stays in the variances of plain Welch (calibration study, `tests/calibration.rs`).
+//! A-B-B-A cancels in the means stays in the variances of plain Welch: at −0.3 % per run that sees a true +3 % in 28 % of
+//! sessions, this rule in 99 %, and contrasts of A-B-B-A blocks lose power everywhere (study: `tests/calibration.rs`).
 
 use crate::domain::types::Comparison;
 

@@ -19,14 +19,11 @@ pub(super) fn driver_version(vendor: u32, driver_id: i32, raw: u32) -> String {
 /// 10.8.8.6 bits, written as NVIDIA does: `550.78`, `535.54.03`.
 fn nvidia(raw: u32) -> String {
     let [major, minor, sub, patch] = [raw >> 22, (raw >> 14) & 0xff, (raw >> 6) & 0xff, raw & 0x3f];
-    let mut text = format!("{major}.{minor:02}");
-    if sub != 0 || patch != 0 {
-        text += &format!(".{sub:02}");
+    match (sub, patch) {
+        (0, 0) => format!("{major}.{minor:02}"),
+        (_, 0) => format!("{major}.{minor:02}.{sub:02}"),
+        _ => format!("{major}.{minor:02}.{sub:02}.{patch:02}"),
     }
-    if patch != 0 {
-        text += &format!(".{patch:02}");
-    }
-    text
 }
 
 /// Vulkan's own 10.10.12 bits.
@@ -85,10 +82,10 @@ mod tests {
         // NVK is Mesa's: the standard encoding.
         assert_eq!(driver_version(0x10de, 24, 25 << 22 | 2 << 12 | 1), "25.2.1");
         // Intel on Windows: 101.5590.
-        assert_eq!(driver_version(0x8086, 5, 101 << 14 | 5590), "101.5590");
+        assert_eq!(driver_version(0x8086, 5, (101 << 14) + 5590), "101.5590");
         assert_eq!(driver_version(0x8086, 6, 24 << 22 | 2 << 12 | 8), "24.2.8");
         // AMD's own driver: 2.0.233.
-        assert_eq!(driver_version(0x1002, 1, 2 << 22 | 233), "2.0.233");
+        assert_eq!(driver_version(0x1002, 1, (2 << 22) + 233), "2.0.233");
     }
 
     #[test]

@@ -1,0 +1,317 @@
+//! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
+
+use std::collections::BTreeMap;
+
+use crate::domain::search::{
+    Driver, Method, Progress, Remark, SearchSpace, SettingsError, Step, Tool, TuneNote,
+};
+use crate::domain::time_limit::time_limit_secs;
+use crate::domain::types::{
+    Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Settings, Side, TestSpec,
+};
+use crate::ports::{Notice, NoticeLevel};
+
+use super::Ports;
+use super::job::{Ended, JobContext};
+use super::message::{CandidateResult, EventKind, JobError, StageInfo};
+use super::prepare::{Target, Workplace};
+
+/// A method's runs on one or two builds.
+pub(super) struct Bench<'a> {
+    pub ports: &'a Ports,
+    pub place: &'a Workplace,
+    /// Build of arm B, where it is another one.
+    pub other: Option<&'a Runtime>,
+    pub tests: &'a [TestSpec],
+    pub session: i64,
+    /// Row ids of the session's runs, by their place.
+    pub run_ids: Vec<i64>,
+    /// Seconds inside llama.cpp's processes.
+    pub run_secs: f64,
+    /// The longest valid run of the session: what the next may be compared with.
+    longest_secs: Option<f64>,
+    space: SearchSpace,
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(
+        ports: &'a Ports,
+        place: &'a Workplace,
+        tests: &'a [TestSpec],
+        session: i64,
+    ) -> Self {
+        Self {
+            ports,
+            place,
+            other: None,
+            tests,
+            session,
+            run_ids: Vec::new(),
+            run_secs: 0.0,
+            longest_secs: None,
+            space: SearchSpace::default(),
+        }
+    }
+
+    /// A driver brought to where the stored runs end; what was judged but not stored by a killed Flux is stored now.
+    pub fn resume<M: Method>(&mut self, plan: M) -> Result<Driver<M>, Ended> {
+        let stored = self.ports.store.runs(self.session)?;
+        let runs = stored.iter().map(|s| (&s.planned, &s.run));
+        let driver =
+            Driver::resume(plan, runs).map_err(|e| JobError::new("resume", e.to_string()))?;
+        self.run_ids = stored.iter().map(|s| s.id).collect();
+        for stored in &stored {
+            self.count(&stored.run);
+        }
+        let notices = self.ports.store.notices(self.session)?;
+        let mut judged = self.ports.store.verdicts(self.session)?.len();
+        for note in driver.notes() {
+            match note {
+                TuneNote::Judged { .. } if judged > 0 => judged -= 1,
+                TuneNote::Notice(remark) if notices.contains(&notice_of(remark)) => {}
+                note => self.keep(note)?,
+            }
+        }
+        Ok(driver)
+    }
+
+    /// Makes runs until the method is done or the job is cancelled.
+    pub fn drive<M: Method>(
+        &mut self,
+        driver: &mut Driver<M>,
+        context: &mut JobContext,
+    ) -> Result<M::Outcome, Ended> {
+        let mut stage = None;
+        loop {
+            let planned = match driver.next() {
+                Step::Done(outcome) => return Ok(*outcome),
+                Step::Run(planned) => planned,
+            };
+            if context.cancel.is_cancelled() {
+                return Err(self.cancelled());
+            }
+            if stage != Some(planned.stage) {
+                stage = Some(planned.stage);
+                context.emit(EventKind::Stage {
+                    name: planned.stage.words().to_owned(),
+                });
+            }
+            let run = self.measure(&planned, driver.progress(), context)?;
+            if run.outcome == RunOutcome::Cancelled {
+                return Err(self.cancelled());
+            }
+            self.store_run(&planned, &run, context)?;
+            for note in driver.record(&run) {
+                self.keep(&note)?;
+                announce(note, context);
+            }
+        }
+    }
+
+    fn cancelled(&self) -> Ended {
+        Ended::Cancelled {
+            kept_runs: u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX),
+            session: Some(self.session),
+        }
+    }
+
+    fn measure(
+        &self,
+        planned: &PlannedRun,
+        progress: &Progress,
+        context: &mut JobContext,
+    ) -> Result<Run, Ended> {
+        let request = self.request(planned)?;
+        let (done, total) = (u64::from(progress.done), u64::from(progress.total));
+        let cancel = context.cancel.clone();
+        let mut show = |doing: &str| context.progress(done, total, progress.eta_secs, doing);
+        show(&planned.purpose);
+        Ok(self.ports.runner.run(&request, &cancel, &mut |at| {
+            show(&format!(
+                "{}: {} {} of {}",
+                planned.purpose, at.test, at.repetition, at.repetitions
+            ));
+        }))
+    }
+
+    fn request(&self, planned: &PlannedRun) -> Result<RunRequest, JobError> {
+        let runtime = match planned.side {
+            Some(Side::B) => self.other.unwrap_or(&self.place.runtime),
+            _ => &self.place.runtime,
+        };
+        let wrong = |e: SettingsError| JobError::new("settings", e.to_string());
+        let own = self
+            .space
+            .launch(&planned.settings, Tool::Bench)
+            .map_err(wrong)?;
+        Ok(RunRequest {
+            runtime: runtime.clone(),
+            model: self.place.model.path.clone(),
+            tests: self.tests.to_vec(),
+            repetitions: planned.repetitions,
+            launch: joined(&self.place.target, own),
+            expect: self.space.expectations(&planned.settings).map_err(wrong)?,
+            gpu_required: self.place.target.backend != Backend::Cpu,
+            time_limit_secs: time_limit_secs(
+                self.place.model.file_bytes.0,
+                self.tests,
+                planned.repetitions,
+                self.longest_secs,
+            ),
+            early_stop: planned.early_stop.clone(),
+            log_buffers: planned.log_buffers,
+        })
+    }
+
+    fn count(&mut self, run: &Run) {
+        self.run_secs += run.wall_secs;
+        if matches!(run.outcome, RunOutcome::Valid { .. }) {
+            self.longest_secs = Some(
+                self.longest_secs
+                    .map_or(run.wall_secs, |l| l.max(run.wall_secs)),
+            );
+        }
+    }
+
+    fn store_run(
+        &mut self,
+        planned: &PlannedRun,
+        run: &Run,
+        context: &mut JobContext,
+    ) -> Result<(), Ended> {
+        let seq = u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX);
+        let id = self
+            .ports
+            .store
+            .append_run(self.session, seq, planned, run)?;
+        self.run_ids.push(id);
+        self.count(run);
+        let (metrics, failure) = shown(run);
+        context.emit(EventKind::RunStored {
+            run: id,
+            seq,
+            planned: Box::new(planned.clone()),
+            metrics,
+            failure,
+            wall_secs: run.wall_secs,
+        });
+        Ok(())
+    }
+
+    /// Stores what is evidence among the notes.
+    fn keep(&self, note: &TuneNote) -> Result<(), Ended> {
+        match note {
+            TuneNote::Judged { confirmation } => {
+                let detail = super::install::to_json(confirmation)?;
+                self.ports.store.append_verdict(
+                    self.session,
+                    &confirmation.settings,
+                    confirmation.verdict,
+                    &detail,
+                )?;
+            }
+            TuneNote::Notice(remark) => {
+                self.ports
+                    .store
+                    .append_notice(self.session, &notice_of(remark))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The stages of a method, for determinate progress.
+pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
+    let stages = &driver.progress().stages;
+    stages
+        .iter()
+        .map(|s| StageInfo {
+            name: s.stage.words().to_owned(),
+            runs: s.expected,
+        })
+        .collect()
+}
+
+/// The device's arguments, then the arm's own.
+pub(super) fn joined(target: &Target, own: Launch) -> Launch {
+    let mut launch = target.launch.clone();
+    launch.args.extend(own.args);
+    launch.env.extend(own.env);
+    launch
+}
+
+/// Mean rate per test, or why there are none.
+fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
+    match &run.outcome {
+        RunOutcome::Valid { tests } => (
+            tests
+                .iter()
+                .map(|t| (t.test.to_string(), t.mean_rate()))
+                .collect(),
+            None,
+        ),
+        RunOutcome::Failed { failure, .. } => (BTreeMap::new(), Some(failure.to_string())),
+        RunOutcome::StoppedEarly {
+            test,
+            repetition_secs,
+            limit_secs,
+        } => (
+            BTreeMap::new(),
+            Some(format!(
+                "stopped early: one repetition of {test} took over {repetition_secs:.1} s, the limit was {limit_secs:.1} s"
+            )),
+        ),
+        RunOutcome::Cancelled => (BTreeMap::new(), Some("cancelled".to_owned())),
+    }
+}
+
+fn announce(note: TuneNote, context: &mut JobContext) {
+    match note {
+        // Announced when its first run begins, so that a stage without runs is never shown.
+        TuneNote::Stage { .. } => {}
+        TuneNote::Screened { candidate } => context.emit(EventKind::Screened(CandidateResult {
+            id: candidate.id,
+            settings: candidate.settings,
+            metrics: candidate.metrics,
+            status: candidate.status.name().to_owned(),
+            reason: candidate.reason,
+            change_pct: candidate.change_pct,
+        })),
+        TuneNote::ConfirmationPlanned {
+            settings,
+            processes,
+            repetitions,
+            smallest_effect_pct,
+        } => {
+            context.emit(EventKind::ConfirmationPlanned {
+                settings,
+                processes,
+                repetitions,
+                smallest_effect_pct,
+            });
+        }
+        TuneNote::Judged { confirmation } => {
+            let settings: Settings = confirmation.settings.clone();
+            let confirmation = serde_json::to_value(confirmation).unwrap_or_default();
+            context.emit(EventKind::Verdict {
+                settings,
+                confirmation,
+            });
+        }
+        TuneNote::Notice(remark) => context.emit(EventKind::Notice(notice_of(&remark))),
+    }
+}
+
+/// A notice of the method, as every reader knows notices.
+pub(super) fn notice_of(remark: &Remark) -> Notice {
+    Notice {
+        level: if remark.warning {
+            NoticeLevel::Warning
+        } else {
+            NoticeLevel::Info
+        },
+        code: remark.code.clone(),
+        text: remark.text.clone(),
+    }
+}

@@ -1,0 +1,140 @@
+//! Requests to and runs of the simulated llama-bench through the real runner, and a look at who is still alive.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flux::domain::types::{
+    Failure, FailureClass, Launch, Run, RunOutcome, RunRequest, TestSamples, TestSpec, Timestamp,
+};
+use flux::ports::{CancelToken, Clock, Runner as _};
+use flux::runtime::bench::BenchRunner;
+
+use super::fake_runtime::FakeRuntime;
+
+/// The card of the paper, as the simulated build lists it.
+pub const CARD: (&str, &str) = ("Vulkan0", "AMD Radeon RX 580 2048SP");
+/// The same in the simulated build's script.
+pub const CARD_TOML: &str = "[[device]]\nid = \"Vulkan0\"\nname = \"AMD Radeon RX 580 2048SP\"\ntotal_mib = 8192\nfree_mib = 7900\n";
+/// A variable that marks a test's children and theirs.
+const MARK: &str = "FAKE_MARK";
+/// How long a test waits for another process before it gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The machine's monotonic clock.
+pub struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// pp512 and tg128, three repetitions, a minute.
+pub fn request(fake: &FakeRuntime) -> RunRequest {
+    RunRequest {
+        runtime: fake.runtime(&[CARD]),
+        model: PathBuf::from("simulated.gguf"),
+        tests: vec![TestSpec::prompt(512), TestSpec::generation(128)],
+        repetitions: 3,
+        launch: Launch {
+            args: Vec::new(),
+            env: BTreeMap::from([(MARK.to_owned(), mark(fake.dir()))]),
+        },
+        expect: BTreeMap::new(),
+        gpu_required: false,
+        time_limit_secs: 60.0,
+        early_stop: None,
+        log_buffers: false,
+    }
+}
+
+fn mark(dir: &Path) -> String {
+    dir.to_string_lossy().into_owned()
+}
+
+/// Runs it to its end.
+pub fn run(request: &RunRequest) -> Run {
+    runner().run(request, &CancelToken::new(), &mut |_| {})
+}
+
+/// A runner on the machine's clock.
+pub fn runner() -> BenchRunner {
+    BenchRunner::new(Arc::new(RealClock(Instant::now())))
+}
+
+/// Runs a request to a runtime scripted like this.
+pub fn run_scripted(config_toml: &str) -> Run {
+    run(&request(&FakeRuntime::new(config_toml)))
+}
+
+/// The samples of a valid run.
+pub fn valid(run: &Run) -> &[TestSamples] {
+    match &run.outcome {
+        RunOutcome::Valid { tests } => tests,
+        other => panic!("not valid: {other:?}\n{}", run.raw.stderr),
+    }
+}
+
+/// The failure of a failed run, and how many records were salvaged.
+pub fn failed(run: &Run) -> (&Failure, usize) {
+    match &run.outcome {
+        RunOutcome::Failed { failure, salvaged } => (failure, salvaged.len()),
+        other => panic!("not failed: {other:?}"),
+    }
+}
+
+/// Asserts the class of a failed run and returns the evidence.
+pub fn failed_as(run: &Run, class: FailureClass) -> &str {
+    let (failure, _) = failed(run);
+    assert_eq!(failure.class, class, "{failure}");
+    &failure.detail
+}
+
+/// Living processes this test's runs started, grandchildren included.
+pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
+    let needle = format!("{MARK}={}\0", mark(fake.dir()));
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    entries
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            // A zombie has no environment left: it is dead, its new parent has yet to notice.
+            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environ).contains(&needle)
+        })
+        .collect()
+}
+
+/// Runs this test again in a process of its own, with these variables, and returns false; true inside that process.
+pub fn is_alone(test: &str, env: &[(&str, &str)]) -> bool {
+    const ALONE: &str = "FLUX_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(ALONE, "1")
+        .envs(env.iter().copied())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    false
+}
+
+/// Waits until `done`, or fails.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
