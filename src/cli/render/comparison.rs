@@ -140,7 +140,7 @@ fn test_line(comparison: &Comparison) -> Option<String> {
     let effect = comparison
         .hedges_g
         .map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
-    Some(format!("Welch: t = {t:.2}, df = {df:.1}, {p}{effect}"))
+    Some(format!("t = {t:.2}, df = {df:.1}, {p}{effect}"))
 }
 
 #[cfg(test)]
