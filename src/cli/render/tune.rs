@@ -145,12 +145,13 @@ fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
     };
     let word = document.verdict.map(|v| capitalised(&v.to_string()));
     let reason = document.reason.as_deref().map(clean);
-    let saved = document
-        .profile
-        .as_ref()
-        .map(|p| format!("saved as profile {}", p.id));
-    let saved = saved.unwrap_or_else(|| "no profile saved".to_owned());
-    let parts: Vec<String> = [word, reason, Some(saved)].into_iter().flatten().collect();
+    let saved = match &document.profile {
+        Some(profile) => Some(format!("saved as profile {}", profile.id)),
+        // `ab` compares and never saves.
+        None if document.a.is_some() => None,
+        None => Some("no profile saved".to_owned()),
+    };
+    let parts: Vec<String> = [word, reason, saved].into_iter().flatten().collect();
     let _ = writeln!(text, "{}", parts.join(" · "));
     if document.simulated {
         text.push_str("Simulated: made on an exported machine, applies only there\n");
@@ -317,7 +318,7 @@ fn overhead(overhead: &Value, style: Style) -> String {
             Some(if let Some(name) = key.strip_suffix("_secs") {
                 (words(name), span(number))
             } else if let Some(name) = key.strip_suffix("_pct") {
-                (words(name), format!("{number:.2} %"))
+                (format!("{}, share", words(name)), format!("{number:.2} %"))
             } else {
                 (words(key), format!("{number}"))
             })
@@ -334,7 +335,12 @@ fn overhead(overhead: &Value, style: Style) -> String {
 }
 
 fn words(key: &str) -> String {
-    capitalised(&clean(&key.replace('_', " ")))
+    match key {
+        "wall" => "In all".to_owned(),
+        "run" => "In llama.cpp".to_owned(),
+        "flux" => "Flux itself".to_owned(),
+        other => capitalised(&clean(&other.replace('_', " "))),
+    }
 }
 
 fn next(document: &Document, context: Context) -> String {
@@ -421,7 +427,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("  Wall       21 min\n  Flux       0.21 %\n  Processes  34\n"),
+            text.contains("  In all              21 min\n  Flux itself, share  0.21 %\n  Processes           34\n"),
             "{text}"
         );
         assert!(
