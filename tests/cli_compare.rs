@@ -171,3 +171,28 @@ fn nothing_is_written_to_a_data_folder() {
     compare(&base, &base, &["--data-dir", data.to_str().unwrap()]).code(0);
     assert!(!data.exists());
 }
+
+/// The verdict and interval that the fixtures' README states for the graphics queue on an H200.
+#[test]
+fn a_real_pair_gets_the_verdict_its_readme_states() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/h200");
+    let (base, cand) = (
+        fixtures.join("ab-vk-gq.A.jsonl"),
+        fixtures.join("ab-vk-gq.B.jsonl"),
+    );
+    let output = compare(&base, &cand, &["--json"])
+        .code(0)
+        .get_output()
+        .stdout
+        .clone();
+    let document: Value = serde_json::from_slice(&output).unwrap();
+    let metric = &document["metrics"]["tg128"];
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 0.006;
+    assert!(near(&metric["change_pct"], -1.65), "{metric}");
+    assert!(near(&metric["ci95_pct"][0], -4.30), "{metric}");
+    assert!(near(&metric["ci95_pct"][1], 1.08), "{metric}");
+    assert_eq!(metric["verdict"], "inconclusive");
+    compare(&base, &cand, &[]).code(0).stdout(contains(
+        "tg128  Inconclusive: −2 % (95 % CI −4 to +1), 4 + 4 runs",
+    ));
+}

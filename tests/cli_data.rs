@@ -247,3 +247,54 @@ fn a_read_only_data_folder_does_not_stop_a_scan() {
     dir.flux(&["scan"]).code(0).stdout(contains("Fingerprint "));
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
 }
+
+/// A long write is ended by SIGTERM: status 130, said, and nothing half-written stays.
+#[cfg(unix)]
+#[test]
+fn a_termination_ends_a_job_at_once_and_leaves_nothing() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::process::{Command as StdCommand, Stdio};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let dir = Dir::new();
+    let mut child = StdCommand::new(env!("CARGO_BIN_EXE_flux"))
+        .current_dir(dir.path())
+        .args([
+            "--data-dir",
+            "data",
+            "model",
+            "synth",
+            "qwen3-8b",
+            "-o",
+            "big.gguf",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("writing random weights") {
+        line.clear();
+        assert_ne!(
+            stderr.read_line(&mut line).unwrap(),
+            0,
+            "ended before it wrote anything"
+        );
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(
+        rest.contains("stopping now") && rest.contains("cancelled: nothing was kept"),
+        "{rest}"
+    );
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "data")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}

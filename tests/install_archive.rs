@@ -364,7 +364,7 @@ fn pretend_tools(case: &mut Case, build: &str) -> PathBuf {
     let python = format!(
         "#!/bin/sh\n\
          case \"$*\" in\n\
-         '-c '*) echo 3 11; exit ;;\n\
+         '-c import sys;'*) echo 3 11; exit ;;\n\
          '-m pip --version') echo pip 23.0; exit ;;\n\
          esac\n\
          while [ \"$1\" != --target ]; do shift; done\n\

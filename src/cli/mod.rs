@@ -10,6 +10,7 @@ mod progress;
 mod render;
 mod signals;
 mod text;
+mod values;
 
 use std::io;
 use std::process::ExitCode;

@@ -36,7 +36,11 @@ pub fn run(args: &Compare, output: &Output) -> CliResult {
     let metrics: Vec<_> = report
         .metrics
         .iter()
-        .map(|metric| (metric.test.to_string(), metric.comparison.clone()))
+        .map(|metric| comparison::Metric {
+            label: metric.test.to_string(),
+            comparison: metric.comparison.clone(),
+            plain: None,
+        })
         .collect();
     print(&comparison::metrics(&metrics, output.style))
 }

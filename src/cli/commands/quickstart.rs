@@ -33,6 +33,10 @@ const SEED: u64 = 0;
 /// As the steps.
 pub fn run(args: Quickstart, place: &Place, output: &Output) -> CliResult {
     let ports = place.measure(&MachineArg { machine: None }, output)?;
+    if let Some(model) = &args.model {
+        // A wrong path is said before minutes of installing.
+        ports.models.inspect(model)?;
+    }
     let mut jobs = Jobs::start(ports)?;
 
     output.step("1 of 4: this machine");

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod history;
 pub mod models;
 pub mod plan;
+pub mod refusals;
 pub mod runtimes;
 pub mod scan;
 mod scan_gpu;

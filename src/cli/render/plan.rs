@@ -9,37 +9,25 @@ use crate::cli::output::Style;
 use crate::cli::text::{clean, count, settings_words, span};
 use crate::domain::types::{Launch, Settings};
 
+use super::refusals::{self, Refusal};
 use super::shell;
 use super::table::{Align, Table};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Document {
-    dimensions: Dimensions,
+    tests: Vec<String>,
     candidates: Vec<Candidate>,
+    refused: Vec<Refusal>,
     expected_secs: Option<f64>,
     processes: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Dimensions {
-    offered: Vec<Dimension>,
-    refused: Vec<Dimension>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Dimension {
-    id: String,
-    summary: Option<String>,
-    reason: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Candidate {
     settings: Settings,
+    description: String,
     #[serde(flatten)]
     launch: Launch,
 }
@@ -51,25 +39,32 @@ struct Candidate {
 pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Error> {
     let document = Document::deserialize(document)?;
     let mut text = format!("{}\n", style.heading(&title(&document)));
+    if !document.tests.is_empty() {
+        let _ = writeln!(
+            text,
+            "Each measured on {}",
+            clean(&document.tests.join(", "))
+        );
+    }
     let mut table = Table::new(&[
         ("Candidate", Align::Left),
         ("Environment and arguments", Align::Left),
+        ("What it does", Align::Left),
     ]);
     for candidate in &document.candidates {
         table.row([
             settings_words(&candidate.settings),
             shell::command(&candidate.launch.env, &candidate.launch.args),
+            clean(&candidate.description),
         ]);
     }
     if !table.is_empty() {
         text.push_str(&table.render(2, style));
     }
-    text.push_str(&dimensions("Tried", &document.dimensions.offered, style));
-    text.push_str(&dimensions(
-        "Not offered",
-        &document.dimensions.refused,
-        style,
-    ));
+    let refused = refusals::section(&document.refused, style);
+    if !refused.is_empty() {
+        let _ = write!(text, "\n{refused}");
+    }
     Ok(text)
 }
 
@@ -85,25 +80,6 @@ fn title(document: &Document) -> String {
     parts.join(", ")
 }
 
-fn dimensions(title: &str, dimensions: &[Dimension], style: Style) -> String {
-    if dimensions.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    for dimension in dimensions {
-        let why = dimension.reason.as_deref().or(dimension.summary.as_deref());
-        table.row([clean(&dimension.id), clean(why.unwrap_or_default())]);
-    }
-    let mut text = String::new();
-    let _ = write!(
-        text,
-        "\n{}\n{}",
-        style.heading(title),
-        table.render(2, style)
-    );
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,22 +89,20 @@ mod tests {
     fn the_plan_says_what_is_tried_what_is_not_and_how_long() {
         let document = json!({
             "schema": 1,
-            "dimensions": {
-                "offered": [{"id": "graphics-queue", "summary": "one queue"}],
-                "refused": [{"id": "int8-dot", "reason": "the device has no int8 dot product"}]
-            },
-            "candidates": [{"settings": {"graphics-queue": "on"}, "args": ["-fa", "0"], "env": {"GGML_VK_ALLOW_GRAPHICS_QUEUE": "1"}}],
+            "tests": ["pp512", "tg128"],
+            "refused": [{"dimension": "int8-dot", "value": null, "reason": "the device has no int8 dot product"}],
+            "candidates": [{"settings": {"graphics-queue": "on"}, "description": "one queue", "args": ["-fa", "0"],
+                            "env": {"GGML_VK_ALLOW_GRAPHICS_QUEUE": "1"}}],
             "expected_secs": 1500.0,
             "processes": 40
         });
         assert_eq!(
             dry_run(&document, Style::PLAIN).unwrap(),
             "1 candidate, about 40 llama-bench processes, about 25 min\n\
-             \x20 Candidate          Environment and arguments\n\
-             \x20 Graphics queue on  GGML_VK_ALLOW_GRAPHICS_QUEUE=1 -fa 0\n\
-             \nTried\n\
-             \x20 graphics-queue  one queue\n\
-             \nNot offered\n\
+             Each measured on pp512, tg128\n\
+             \x20 Candidate          Environment and arguments             What it does\n\
+             \x20 Graphics queue on  GGML_VK_ALLOW_GRAPHICS_QUEUE=1 -fa 0  one queue\n\
+             \nNot tried\n\
              \x20 int8-dot  the device has no int8 dot product\n"
         );
     }

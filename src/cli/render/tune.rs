@@ -13,6 +13,7 @@ use crate::domain::types::{Settings, Verdict};
 use crate::ports::Notice;
 
 use super::comparison::{self, Metric};
+use super::refusals::{self, Refusal};
 use super::shell;
 use super::table::{Align, Table, pairs};
 
@@ -21,11 +22,15 @@ use super::table::{Align, Table, pairs};
 #[serde(default)]
 struct Document {
     session: Option<i64>,
-    goal: Option<String>,
+    primary: Option<String>,
     simulated: bool,
     baseline: Value,
     candidates: Vec<Candidate>,
     confirmation: Value,
+    confirmations: Vec<Confirmation>,
+    refused: Vec<Refusal>,
+    a: Option<Arm>,
+    b: Option<Arm>,
     verdict: Option<Verdict>,
     reason: Option<String>,
     profile: Option<Profile>,
@@ -42,6 +47,23 @@ struct Candidate {
     status: String,
     reason: Option<String>,
     change_pct: Option<f64>,
+    adopted: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Confirmation {
+    settings: Settings,
+    verdict: Option<Verdict>,
+    rejected: Option<String>,
+    reason: String,
+}
+
+/// An arm of `flux ab`, as the user named it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Arm {
+    arm: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -75,6 +97,8 @@ pub fn result(document: &Value, context: Context) -> Result<String, serde_json::
         evidence(&metrics, style),
         baseline(&document, style),
         candidates(&document, context),
+        finalists(&document.confirmations, style),
+        refusals::section(&document.refused, style),
         overhead(&document.overhead, style),
         next(&document, context),
     ];
@@ -82,18 +106,13 @@ pub fn result(document: &Value, context: Context) -> Result<String, serde_json::
     Ok(shown.join("\n"))
 }
 
-/// The metric the goal is about: the contract puts it first; its label tells where it does not.
+/// The metric the goal is about.
 fn primary<'a>(document: &Document, metrics: &'a [Metric]) -> Option<&'a Metric> {
-    let wanted = |label: &str| match document.goal.as_deref() {
-        Some("generation" | "energy") => label.starts_with("tg"),
-        Some("prompt") => label.starts_with("pp") && !label.contains('+'),
-        Some("request") => label.starts_with("request"),
-        _ => true,
-    };
-    metrics
+    let wanted = document.primary.as_deref();
+    let named = metrics
         .iter()
-        .find(|(label, _)| wanted(label))
-        .or_else(|| metrics.first())
+        .find(|metric| Some(metric.label.as_str()) == wanted);
+    named.or_else(|| metrics.first())
 }
 
 /// What was confirmed: the profile's settings, else those the confirmation names.
@@ -102,6 +121,9 @@ fn subject(document: &Document) -> String {
         .confirmation
         .get("settings")
         .and_then(|s| Settings::deserialize(s).ok());
+    if let (Some(a), Some(b)) = (&document.a, &document.b) {
+        return format!("{} against {}", clean(&b.arm), clean(&a.arm));
+    }
     match (&document.profile, confirmed) {
         (Some(profile), _) => settings_words(&profile.settings),
         (None, Some(settings)) => settings_words(&settings),
@@ -111,8 +133,9 @@ fn subject(document: &Document) -> String {
 
 fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
     let mut text = match primary(document, metrics) {
-        Some((_, comparison)) => {
-            let sentence = format!("{}: {}", subject(document), comparison::effect(comparison));
+        Some(metric) => {
+            let effect = comparison::effect(&metric.comparison);
+            let sentence = format!("{}: {effect}", subject(document));
             format!("{}\n", style.heading(&sentence))
         }
         None => format!(
@@ -122,12 +145,13 @@ fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
     };
     let word = document.verdict.map(|v| capitalised(&v.to_string()));
     let reason = document.reason.as_deref().map(clean);
-    let saved = document
-        .profile
-        .as_ref()
-        .map(|p| format!("saved as profile {}", p.id));
-    let saved = saved.unwrap_or_else(|| "no profile saved".to_owned());
-    let parts: Vec<String> = [word, reason, Some(saved)].into_iter().flatten().collect();
+    let saved = match &document.profile {
+        Some(profile) => Some(format!("saved as profile {}", profile.id)),
+        // `ab` compares and never saves.
+        None if document.a.is_some() => None,
+        None => Some("no profile saved".to_owned()),
+    };
+    let parts: Vec<String> = [word, reason, saved].into_iter().flatten().collect();
     let _ = writeln!(text, "{}", parts.join(" · "));
     if document.simulated {
         text.push_str("Simulated: made on an exported machine, applies only there\n");
@@ -218,6 +242,34 @@ fn candidates(document: &Document, context: Context) -> String {
     )
 }
 
+/// Finalists that were confirmed and not saved; the last one is the result above.
+fn finalists(confirmations: &[Confirmation], style: Style) -> String {
+    let Some((_, earlier)) = confirmations.split_last() else {
+        return String::new();
+    };
+    if earlier.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[("", Align::Left); 2]);
+    for confirmation in earlier {
+        let words = [
+            confirmation.verdict.map(|v| v.to_string()),
+            confirmation
+                .rejected
+                .as_deref()
+                .map(|r| format!("rejected ({})", clean(&r.replace('-', " ")))),
+            Some(clean(&confirmation.reason)),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        table.row([settings_words(&confirmation.settings), words.join(": ")]);
+    }
+    format!(
+        "{}\n{}",
+        style.heading("Confirmed before, not saved"),
+        table.render(2, style)
+    )
+}
+
 fn labels(candidates: &[&Candidate]) -> Vec<String> {
     let mut labels: Vec<String> = candidates
         .iter()
@@ -243,7 +295,11 @@ fn rates(candidate: &Candidate, labels: &[String]) -> String {
 }
 
 fn became(candidate: &Candidate) -> String {
-    let status = clean(&candidate.status.replace('-', " "));
+    let status = match candidate.status.as_str() {
+        "ok" if candidate.adopted => "best so far".to_owned(),
+        "ok" => "measured".to_owned(),
+        other => clean(&other.replace('-', " ")),
+    };
     match &candidate.reason {
         Some(reason) => format!("{status}: {}", clean(reason)),
         None => status,
@@ -262,7 +318,7 @@ fn overhead(overhead: &Value, style: Style) -> String {
             Some(if let Some(name) = key.strip_suffix("_secs") {
                 (words(name), span(number))
             } else if let Some(name) = key.strip_suffix("_pct") {
-                (words(name), format!("{number:.2} %"))
+                (format!("{}, share", words(name)), format!("{number:.2} %"))
             } else {
                 (words(key), format!("{number}"))
             })
@@ -279,7 +335,12 @@ fn overhead(overhead: &Value, style: Style) -> String {
 }
 
 fn words(key: &str) -> String {
-    capitalised(&clean(&key.replace('_', " ")))
+    match key {
+        "wall" => "In all".to_owned(),
+        "run" => "In llama.cpp".to_owned(),
+        "flux" => "Flux itself".to_owned(),
+        other => capitalised(&clean(&other.replace('_', " "))),
+    }
 }
 
 fn next(document: &Document, context: Context) -> String {
@@ -313,7 +374,7 @@ mod tests {
 
     fn winner() -> Value {
         json!({
-            "schema": 1, "session": 5, "fingerprint": "abc", "goal": "generation",
+            "schema": 1, "session": 5, "fingerprint": "abc", "goal": "generation", "primary": "tg128",
             "baseline": {"settings": {}, "metrics": {"tg128": {"mean": 22.7, "cv_pct": 0.4, "n": 3}, "pp512": 187.0}},
             "candidates": [
                 {"id": 1, "settings": {"flash-attn": "off"}, "metrics": {"tg128": 20.24, "pp512": 192.9}, "status": "rejected", "reason": "slower", "change_pct": -11.3},
@@ -366,7 +427,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("  Wall       21 min\n  Flux       0.21 %\n  Processes  34\n"),
+            text.contains("  In all              21 min\n  Flux itself, share  0.21 %\n  Processes           34\n"),
             "{text}"
         );
         assert!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::stats::upper_quantile;
 use crate::domain::types::{
     EarlyStop, Failure, RunOutcome, Settings, Stage, TestSamples, TestSpec,
 };
@@ -13,8 +14,8 @@ use super::session::{Halt, Known, Recorded, Session, plain_run, warm_up};
 
 /// A candidate below this share of the baseline's speed is hopeless: no setting seen makes up for a loss of 40 %.
 pub const HOPELESS_RATIO: f64 = 0.6;
-/// Screening noise is this many standard deviations of a difference of two runs: one in forty neutral ones exceeds it.
-const NOISE_DEVIATIONS: f64 = 2.0;
+/// One neutral reading in forty exceeds the screening noise upwards.
+const NOISE_TAIL: f64 = 0.025;
 /// Smallest standard deviation between processes believed, percent: two runs can agree by chance.
 const NOISE_FLOOR_PCT: f64 = 0.5;
 /// Baseline runs before the first candidate.
@@ -22,12 +23,78 @@ const AT_START: usize = 2;
 /// Baseline runs of a whole screening: two at the start, one in the middle, one at the end.
 const IN_ALL: usize = 4;
 
+/// Rates of one baseline run as shares of each test's mean, with its place in run order.
+type Shares = (f64, Vec<f64>);
+
+/// The linear trend of the baseline in run order, all tests together; `None` unless it is told from noise.
+fn trend(runs: &[Shares]) -> Option<Trend> {
+    let mean = |shares: &Vec<f64>| shares.iter().sum::<f64>() / shares.len() as f64;
+    let points: Vec<(f64, f64)> = runs.iter().map(|(x, shares)| (*x, mean(shares))).collect();
+    Trend::fit(&points)
+}
+
+/// `t · √2 · s`, percent, with `s` the spread of the baseline's run means around their trend, pooled over the tests since
+/// two to four runs of one test say little.
+fn noise_pct(runs: &[Shares], trend: Option<&Trend>) -> f64 {
+    let level = |x: f64| trend.map_or(1.0, |t| t.level(x as usize));
+    let squares: f64 = runs
+        .iter()
+        .flat_map(|(x, shares)| shares.iter().map(|share| (share - level(*x)).powi(2)))
+        .sum();
+    let tests = runs.first().map_or(0, |r| r.1.len()) as f64;
+    let fitted = f64::from(u8::from(trend.is_some()));
+    let freedom = tests * (runs.len() as f64 - 1.0) - fitted;
+    let deviation_pct = 100.0 * (squares / freedom).sqrt();
+    // One run has no spread: nothing exceeds it.
+    match upper_quantile(1.0 - NOISE_TAIL, freedom) {
+        Some(t) => t * std::f64::consts::SQRT_2 * deviation_pct.max(NOISE_FLOOR_PCT),
+        None => f64::INFINITY,
+    }
+}
+
+/// A straight line through the baseline's level in run order, relative to its mean.
+struct Trend {
+    slope: f64,
+    middle: f64,
+    first: f64,
+    last: f64,
+}
+
+impl Trend {
+    /// Least squares; `None` unless the slope differs from zero at 95 % (`t = b / (s / √Sxx)`, n − 2 degrees).
+    fn fit(points: &[(f64, f64)]) -> Option<Self> {
+        let n = points.len() as f64;
+        let middle = points.iter().map(|p| p.0).sum::<f64>() / n;
+        let mean = points.iter().map(|p| p.1).sum::<f64>() / n;
+        let sxx: f64 = points.iter().map(|p| (p.0 - middle).powi(2)).sum();
+        let sxy: f64 = points.iter().map(|p| (p.0 - middle) * (p.1 - mean)).sum();
+        let slope = sxy / sxx;
+        let residual = |p: &(f64, f64)| (p.1 - mean - slope * (p.0 - middle)).powi(2);
+        let deviation = (points.iter().map(residual).sum::<f64>() / (n - 2.0)).sqrt();
+        let t = upper_quantile(1.0 - NOISE_TAIL, n - 2.0)?;
+        (slope.abs() > t * deviation / sxx.sqrt()).then_some(Self {
+            slope,
+            middle,
+            first: points.first()?.0,
+            last: points.last()?.0,
+        })
+    }
+
+    /// The level at a place, as a share of the mean; beyond the last baseline run it stays where it was.
+    fn level(&self, order: usize) -> f64 {
+        let x = (order as f64).clamp(self.first, self.last);
+        1.0 + self.slope * (x - self.middle)
+    }
+}
+
 /// The baseline's runs, with their place in run order.
 pub(super) struct Baseline<'h> {
     pub settings: Settings,
     pub stock_failure: Option<Failure>,
     objective: Objective,
     runs: Vec<(usize, &'h Recorded)>,
+    trend: Option<Trend>,
+    noise_pct: f64,
 }
 
 impl<'h> Baseline<'h> {
@@ -69,6 +136,8 @@ impl<'h> Baseline<'h> {
             stock_failure: None,
             objective: plan.objective.clone(),
             runs: Vec::new(),
+            trend: None,
+            noise_pct: f64::INFINITY,
         };
         for _ in 0..AT_START {
             if let Err(failure) = baseline.rerun(session, plan.screening_repetitions)? {
@@ -88,9 +157,14 @@ impl<'h> Baseline<'h> {
         let order = session.order();
         let planned = plain_run(Stage::Baseline, &self.settings, repetitions, purpose);
         let recorded = session.run(planned)?;
-        Ok(recorded
-            .samples()
-            .map(|_| self.runs.push((order, recorded))))
+        if let Err(failure) = recorded.samples() {
+            return Ok(Err(failure));
+        }
+        self.runs.push((order, recorded));
+        let shares = self.shares();
+        self.trend = trend(&shares);
+        self.noise_pct = noise_pct(&shares, self.trend.as_ref());
+        Ok(Ok(()))
     }
 
     fn valid(&self) -> impl Iterator<Item = (usize, &'h [TestSamples])> {
@@ -102,27 +176,14 @@ impl<'h> Baseline<'h> {
             })
     }
 
-    /// A metric of the baseline at a place in run order: linear between the start, the middle and the end.
+    /// A metric of the baseline at a place in run order: the mean of its runs, on the common trend where there is one.
     fn at(&self, order: usize, metric: impl Fn(&[TestSamples]) -> f64) -> f64 {
-        let readings: Vec<(f64, f64)> = self
-            .valid()
-            .map(|(order, samples)| (order as f64, metric(samples)))
-            .collect();
-        let (start, later) = readings.split_at(readings.len().min(AT_START));
-        let n = start.len() as f64;
-        let mut left = (
-            start.iter().map(|r| r.0).sum::<f64>() / n,
-            start.iter().map(|r| r.1).sum::<f64>() / n,
-        );
-        let x = order as f64;
-        for &right in later {
-            if x <= right.0 {
-                let share = ((x - left.0) / (right.0 - left.0)).max(0.0);
-                return left.1 + share * (right.1 - left.1);
-            }
-            left = right;
+        let (mut sum, mut n) = (0.0, 0.0);
+        for (_, samples) in self.valid() {
+            sum += metric(samples);
+            n += 1.0;
         }
-        left.1
+        sum / n * self.trend.as_ref().map_or(1.0, |trend| trend.level(order))
     }
 
     /// The goal's metric there.
@@ -135,24 +196,30 @@ impl<'h> Baseline<'h> {
         self.at(order, |samples| mean_rate(samples, test))
     }
 
-    /// What a difference of two readings must exceed, percent: from the spread of the baseline's run means, pooled over
-    /// the tests, since two to four runs of one test say little.
-    pub fn noise_pct(&self) -> f64 {
-        let (mut squares, mut freedom) = (0.0, 0.0);
-        for test in self.objective.tests() {
-            let rates: Vec<f64> = self.valid().map(|(_, s)| mean_rate(s, *test)).collect();
-            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-            squares += rates.iter().map(|r| (r / mean - 1.0).powi(2)).sum::<f64>();
-            freedom += rates.len() as f64 - 1.0;
-        }
-        let deviation_pct = 100.0 * (squares / freedom).sqrt();
-        NOISE_DEVIATIONS * std::f64::consts::SQRT_2 * deviation_pct.max(NOISE_FLOOR_PCT)
+    /// Every run's rates as shares of their tests' means.
+    fn shares(&self) -> Vec<Shares> {
+        let tests = self.objective.tests();
+        let runs = self.valid().count() as f64;
+        let mean =
+            |test: &TestSpec| self.valid().map(|(_, s)| mean_rate(s, *test)).sum::<f64>() / runs;
+        let means: Vec<f64> = tests.iter().map(mean).collect();
+        let of_run = |(order, samples): (usize, &[TestSamples])| {
+            let shares = tests.iter().zip(&means);
+            let shares = shares.map(|(test, mean)| mean_rate(samples, *test) / mean);
+            (order as f64, shares.collect())
+        };
+        self.valid().map(of_run).collect()
     }
 
-    /// Change from the start to the last run, percent; `None` before there is a later run.
+    /// What a difference of two readings must exceed, percent.
+    pub const fn noise_pct(&self) -> f64 {
+        self.noise_pct
+    }
+
+    /// Change from the first to the last run on the trend, percent; `None` where no drift is told from noise.
     pub fn drift_pct(&self) -> Option<f64> {
-        let last = self.valid().skip(AT_START).last()?.0;
-        Some(100.0 * (self.score_at(last) / self.score_at(0) - 1.0))
+        let trend = self.trend.as_ref()?;
+        Some(100.0 * (trend.level(trend.last as usize) / trend.level(0) - 1.0))
     }
 
     /// The limits of a hopeless candidate: its repetition takes 1/0.6 of the baseline's slowest of the same test. The
@@ -196,6 +263,11 @@ impl<'h> Baseline<'h> {
         (load, repetition)
     }
 
+    /// Place of its first run in the session.
+    pub fn first_seq(&self) -> Option<u32> {
+        self.runs.first().map(|(_, recorded)| recorded.seq)
+    }
+
     /// For the outcome.
     pub fn summary(&self) -> BaselineSummary {
         let runs = self.valid().count();
@@ -212,7 +284,7 @@ impl<'h> Baseline<'h> {
             settings: self.settings.clone(),
             metrics,
             runs: u32::try_from(runs).unwrap_or(u32::MAX),
-            noise_pct: self.noise_pct(),
+            noise_pct: self.noise_pct,
             drift_pct: self.drift_pct(),
             stock_failure: self.stock_failure.clone(),
         }

@@ -69,7 +69,7 @@ pub struct BaselineSummary {
     pub runs: u32,
     /// Screening noise, percent: what a single reading must exceed.
     pub noise_pct: f64,
-    /// Change from the first to the last baseline run, percent of the first.
+    /// Change from the first to the last baseline run, percent; `None` where no drift is told from noise.
     pub drift_pct: Option<f64>,
     /// Why stock is not the baseline.
     pub stock_failure: Option<Failure>,

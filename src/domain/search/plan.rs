@@ -21,8 +21,8 @@ pub const MAX_PROCESSES: u32 = 80;
 pub const SCREENING_REPETITIONS: u32 = 3;
 /// Processes kept free for one full confirmation: a warm-up and two arms of twelve.
 pub const CONFIRMATION_RESERVE: u32 = 25;
-/// Most processes of the pair stage: three levels of six unions cover every pair of sixty settings.
-pub const PAIR_RUNS: u32 = 18;
+/// Processes that screening leaves for the pair stage: three levels of six unions.
+pub const PAIR_RESERVE: u32 = 18;
 /// Processes kept free for the drop-one check of a winner with four settings.
 pub const DROP_ONE_RUNS: u32 = 4;
 /// Finalists confirmed at most: more would be fishing for a lucky one.

@@ -5,9 +5,9 @@ use crate::domain::types::Stage;
 
 use super::offer::Refusal;
 use super::outcome::StaleCheck;
-use super::plan::{CONFIRMATION_RESERVE, DROP_ONE_RUNS, PAIR_RUNS};
+use super::plan::{CONFIRMATION_RESERVE, DROP_ONE_RUNS, PAIR_RESERVE};
 use super::session::{Known, Session};
-use super::trials::{Neutral, Search};
+use super::trials::{Search, TriedValue};
 
 impl<'h> Search<'_, 'h> {
     /// Screens a stale profile's settings, then every value on offer.
@@ -33,9 +33,7 @@ impl<'h> Search<'_, 'h> {
         }
         session.expect(1);
         self.rerun_baseline(session)?;
-        if let Some(drift) = self.baseline.drift_pct()
-            && drift.abs() > self.baseline.noise_pct()
-        {
+        if let Some(drift) = self.baseline.drift_pct() {
             session.remark(
                 true,
                 "drift",
@@ -60,7 +58,7 @@ impl<'h> Search<'_, 'h> {
             )
         } else {
             let purpose = format!("old profile: {settings}");
-            let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose)?;
+            let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose, 0.0)?;
             let candidate = &self.candidates[tried.index];
             let change = candidate.change_pct.map_or_else(
                 || candidate.reason.clone().unwrap_or_default(),
@@ -87,7 +85,7 @@ impl<'h> Search<'_, 'h> {
         dimension: &str,
         value: &str,
     ) -> Known<()> {
-        let best = self.best_settings();
+        let (base, best) = (self.best(), self.best_settings());
         if best.0.get(dimension).is_some_and(|v| v == value) {
             return Ok(());
         }
@@ -103,16 +101,13 @@ impl<'h> Search<'_, 'h> {
             }
         };
         let purpose = format!("{dimension}={value}");
-        let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose)?;
-        if let Some(gain_pct) = tried.gain_pct
-            && !tried.adopted
-            && gain_pct.abs() <= self.baseline.noise_pct()
-            && !self.harmed(tried.index)
-        {
-            self.neutral.push(Neutral {
+        let tried = self.try_on_top(session, Stage::Screening, &settings, &purpose, 0.0)?;
+        if !tried.adopted {
+            self.tried_values.push(TriedValue {
                 dimension: dimension.to_owned(),
                 value: value.to_owned(),
-                gain_pct,
+                candidate: tried.index,
+                base,
             });
         }
         Ok(())
@@ -129,7 +124,7 @@ impl<'h> Search<'_, 'h> {
             return true;
         }
         // Two baseline runs may still come.
-        let reserve = CONFIRMATION_RESERVE + DROP_ONE_RUNS + PAIR_RUNS + 2;
+        let reserve = CONFIRMATION_RESERVE + DROP_ONE_RUNS + PAIR_RESERVE + 2;
         if session.left() <= reserve {
             session.remark(
                 true,

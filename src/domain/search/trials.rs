@@ -12,12 +12,14 @@ use super::outcome::{Candidate, CandidateStatus, StaleCheck};
 use super::plan::TunePlan;
 use super::session::{Known, Recorded, Session, TuneNote, plain_run, probe_if_lost};
 
-/// One value within noise of helping: material for the pair stage.
-#[derive(Debug, Clone)]
-pub(super) struct Neutral {
+/// A value that was screened and not adopted, and what it was measured on top of.
+#[derive(Debug)]
+pub(super) struct TriedValue {
     pub dimension: String,
     pub value: String,
-    pub gain_pct: f64,
+    pub candidate: usize,
+    /// The best at that time; `None` is the baseline.
+    pub base: Option<usize>,
 }
 
 /// A candidate's valid run with its place in run order.
@@ -31,7 +33,7 @@ pub(super) struct Search<'p, 'h> {
     readings: Vec<Vec<Reading<'h>>>,
     /// The best so far; `None` is the baseline.
     best: Option<usize>,
-    pub neutral: Vec<Neutral>,
+    pub tried_values: Vec<TriedValue>,
     pub refused: Vec<Refusal>,
     pub stale: Option<StaleCheck>,
 }
@@ -44,7 +46,7 @@ impl<'p, 'h> Search<'p, 'h> {
             candidates: Vec::new(),
             readings: Vec::new(),
             best: None,
-            neutral: Vec::new(),
+            tried_values: Vec::new(),
             refused: plan.offer.refused.clone(),
             stale: None,
         }
@@ -77,10 +79,6 @@ impl<'p, 'h> Search<'p, 'h> {
             .then(|| readings.iter().map(ratio).sum::<f64>() / readings.len() as f64)
     }
 
-    fn best_ratio(&self) -> f64 {
-        self.best.and_then(|i| self.ratio(i)).unwrap_or(1.0)
-    }
-
     /// Is a guarded metric beyond its limit by more than noise? Nothing is built on such a candidate.
     pub fn harmed(&self, index: usize) -> bool {
         let limit = GUARD_LOSS_PCT + self.baseline.noise_pct();
@@ -88,37 +86,44 @@ impl<'p, 'h> Search<'p, 'h> {
     }
 
     /// Measures settings and adopts them when they beat the best by more than noise, twice: a second process must
-    /// repeat the gain, so that a lucky reading does not become what all others are measured against.
+    /// repeat the gain, so that a lucky reading does not become what all others are measured against. `least_pct` is a
+    /// further bar.
     pub fn try_on_top(
         &mut self,
         session: &mut Session<'h>,
         stage: Stage,
         settings: &Settings,
         purpose: &str,
+        least_pct: f64,
     ) -> Known<Tried> {
         let index = self.measure(session, stage, settings, purpose)?;
-        let adopted = self.wins(index) && {
+        let first = self.wins(index, least_pct);
+        if first {
             self.measure_again(session, index, &format!("{purpose} again"))?;
-            self.wins(index)
-        };
-        let gain_pct = self.gain_pct(index);
+        }
+        let adopted = first && self.wins(index, least_pct);
+        let harmed = self.harmed(index);
+        let candidate = &mut self.candidates[index];
+        candidate.adopted |= adopted;
         if adopted {
             self.best = Some(index);
-            self.candidates[index].adopted = true;
+        } else if candidate.status == CandidateStatus::Ok {
+            candidate.reason = match candidate.guard_pct {
+                Some(guard) if harmed => Some(format!(
+                    "nothing is built on it: a guarded metric changed by {guard:+.1} %"
+                )),
+                _ => first.then(|| "a second process did not repeat the gain".to_owned()),
+            };
         }
         let candidate = self.candidates[index].clone();
         session.notes.push(TuneNote::Screened { candidate });
-        Ok(Tried {
-            index,
-            gain_pct,
-            adopted,
-        })
+        Ok(Tried { index, adopted })
     }
 
-    /// Change against the best so far, percent.
-    fn gain_pct(&self, index: usize) -> Option<f64> {
-        self.ratio(index)
-            .map(|r| 100.0 * (r / self.best_ratio() - 1.0))
+    /// Change against another candidate, or the baseline, percent.
+    pub fn gain_over(&self, index: usize, base: Option<usize>) -> Option<f64> {
+        let base = base.and_then(|i| self.ratio(i)).unwrap_or(1.0);
+        self.ratio(index).map(|r| 100.0 * (r / base - 1.0))
     }
 
     /// Measures settings once; the index of their candidate.
@@ -150,7 +155,8 @@ impl<'p, 'h> Search<'p, 'h> {
         Ok(index)
     }
 
-    fn measure_again(
+    /// One more run of a candidate.
+    pub fn measure_again(
         &mut self,
         session: &mut Session<'h>,
         index: usize,
@@ -231,29 +237,31 @@ impl<'p, 'h> Search<'p, 'h> {
         probe_if_lost(session, &self.baseline.settings, None, failure)
     }
 
-    /// Does a union gain more than noise on the best? Only a hint: it is not adopted.
+    /// The gain of a union on the best, percent, where it exceeds noise and `least_pct`. Only a hint: it is not adopted.
     pub fn promises(
         &mut self,
         session: &mut Session<'h>,
         settings: &Settings,
         purpose: &str,
-    ) -> Known<bool> {
+        least_pct: f64,
+    ) -> Known<Option<f64>> {
         let index = self.measure(session, Stage::Pairs, settings, purpose)?;
         let candidate = self.candidates[index].clone();
         session.notes.push(TuneNote::Screened { candidate });
-        Ok(self.wins(index))
+        Ok(self
+            .gain_over(index, self.best)
+            .filter(|_| self.wins(index, least_pct)))
     }
 
-    /// It beats the best by more than noise, and no guarded metric is clearly harmed.
-    fn wins(&self, index: usize) -> bool {
-        let gain = self.gain_pct(index);
-        gain.is_some_and(|g| g > self.baseline.noise_pct()) && !self.harmed(index)
+    /// It beats the best by more than noise and `least_pct`, and no guarded metric is clearly harmed.
+    fn wins(&self, index: usize, least_pct: f64) -> bool {
+        let least = self.baseline.noise_pct().max(least_pct);
+        self.gain_over(index, self.best).is_some_and(|g| g > least) && !self.harmed(index)
     }
 }
 
 /// How a candidate on top of the best went.
 pub(super) struct Tried {
     pub index: usize,
-    pub gain_pct: Option<f64>,
     pub adopted: bool,
 }

@@ -99,7 +99,7 @@ impl<M: Method> Driver<M> {
                 Step::Run(wanted) => Some(wanted.as_ref()),
                 Step::Done(_) => None,
             };
-            if wanted != Some(planned) {
+            if !wanted.is_some_and(|w| same_run(w, planned)) {
                 return Err(ReplayError {
                     seq: driver.recorded,
                     planned: wanted
@@ -165,6 +165,14 @@ impl<M: Method> Driver<M> {
         ranking.sort_by(|a, b| change(b).total_cmp(&change(a)));
         ranking
     }
+}
+
+/// Is a stored run the one asked for? Its early-stop limits follow from the runs before it.
+fn same_run(wanted: &PlannedRun, stored: &PlannedRun) -> bool {
+    let key = |p: &PlannedRun| (p.stage, p.side, p.repetitions, p.log_buffers);
+    key(wanted) == key(stored)
+        && wanted.settings == stored.settings
+        && wanted.purpose == stored.purpose
 }
 
 fn evaluate<M: Method>(
@@ -245,10 +253,7 @@ fn stages<'h>(search: &mut Search<'_, 'h>, session: &mut Session<'h>) -> Known<D
 
 impl TunePlan {
     fn ended(session: &Session<'_>, search: Search<'_, '_>, decision: Decision) -> TuneOutcome {
-        let introduced_by = decision
-            .winner
-            .as_ref()
-            .map(|w| introductions(w, &search.candidates));
+        let introduced_by = decision.winner.as_ref().map(|w| introductions(w, &search));
         let reason = match &search.baseline.stock_failure {
             Some(failure) => format!(
                 "stock failed ({failure}); the baseline is {}; {}",
@@ -301,18 +306,24 @@ impl TunePlan {
     }
 }
 
-/// For each setting the run that brought it in: the first adopted candidate that has it, else the first one.
-fn introductions(winner: &Settings, candidates: &[Candidate]) -> Vec<(String, u32)> {
+/// For each setting the run that brought it in: the baseline's first, where stock failed and the baseline has it; else
+/// that of the first adopted candidate that has it, or of the first one.
+fn introductions(winner: &Settings, search: &Search<'_, '_>) -> Vec<(String, u32)> {
     let first = |dimension: &String, value: &String, adopted: bool| {
-        candidates
+        let mut having = search
+            .candidates
             .iter()
             .filter(|c| c.adopted || !adopted)
-            .find(|c| c.settings.0.get(dimension) == Some(value))
-            .and_then(|c| c.runs.first().copied())
+            .filter(|c| c.settings.0.get(dimension) == Some(value));
+        having.find_map(|c| c.runs.first().copied())
     };
     let introduced = winner.0.iter().filter_map(|(d, v)| {
-        let seq = first(d, v, true).or_else(|| first(d, v, false))?;
-        Some((d.clone(), seq))
+        let seq = if search.baseline.settings.0.get(d) == Some(v) {
+            search.baseline.first_seq()
+        } else {
+            first(d, v, true).or_else(|| first(d, v, false))
+        };
+        Some((d.clone(), seq?))
     });
     introduced.collect()
 }

@@ -16,6 +16,18 @@ const OLDEST_PYTHON: (u32, u32) = (3, 9);
 /// Shaders of recent llama.cpp need a glslc of this year: 2023.2 fails on cooperative matrices.
 const OLDEST_GLSLC: u32 = 2024;
 
+/// Runs pip with a watcher: when Flux is killed, Linux ends pip with it, and the watcher then ends the compilers that
+/// pip had started, which are in its process group. In all other ways out the group is ended by Flux itself.
+const WATCHED_PIP: &str = "\
+import os, runpy, signal, time
+parent = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os.killpg(0, signal.SIGKILL)
+runpy.run_module('pip', run_name='__main__', alter_sys=True)
+";
+
 /// Runs a tool; `on_line` sees both outputs as they come. A cancelled job, gentle or not, ends the tool.
 pub(super) fn run_tool(
     spec: &Spec,
@@ -151,22 +163,21 @@ impl Python {
         spec
     }
 
-    /// `python -m pip install` with what every install here needs; temporary files stay below `temp`.
+    /// `pip install` with what every install here needs; temporary files stay below `temp`.
     pub(super) fn pip_install(&self, temp: &Path) -> Spec {
         let mut spec = self.spec();
-        spec.args = [
-            "-m",
-            "pip",
-            "install",
-            "--no-deps",
-            "--no-cache-dir",
-            "--no-input",
-        ]
-        .iter()
-        .chain(&["--disable-pip-version-check", "--no-warn-script-location"])
-        .chain(&["--progress-bar", "off", "--target"])
-        .map(OsString::from)
-        .collect();
+        let pip: &[&str] = if cfg!(unix) {
+            &["-c", WATCHED_PIP]
+        } else {
+            &["-m", "pip"]
+        };
+        spec.args = pip
+            .iter()
+            .chain(&["install", "--no-deps", "--no-cache-dir", "--no-input"])
+            .chain(&["--disable-pip-version-check", "--no-warn-script-location"])
+            .chain(&["--progress-bar", "off", "--target"])
+            .map(OsString::from)
+            .collect();
         for name in ["TMPDIR", "TMP", "TEMP"] {
             spec.env
                 .insert(name.to_owned(), temp.to_string_lossy().into_owned());
@@ -336,6 +347,39 @@ mod tests {
         );
         assert_eq!(glslc_year("shaderc v2024.4\nglslang 11.1.0\n"), Some(2024));
         assert_eq!(glslc_year("shaderc unknown hash\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn killing_pip_ends_what_it_started() {
+        use std::io::BufRead as _;
+        use std::os::unix::process::CommandExt as _;
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        let pip = "import subprocess\nchild = subprocess.Popen(['tail', '-f', '/dev/null'])\n\
+                   print(child.pid, flush=True)\nchild.wait()\n";
+        std::fs::write(dir.path().join("pip.py"), pip).unwrap();
+        let mut python = Command::new("python3")
+            .args(["-c", WATCHED_PIP])
+            .env("PYTHONPATH", dir.path())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut output = std::io::BufReader::new(python.stdout.take().unwrap());
+        let mut pid = String::new();
+        output.read_line(&mut pid).unwrap();
+        let command = format!("/proc/{}/cmdline", pid.trim());
+        assert!(
+            std::fs::read_to_string(&command)
+                .unwrap()
+                .starts_with("tail")
+        );
+        python.kill().unwrap();
+        python.wait().unwrap();
+        // Everything that holds the other end of the pipe is in the group: it closes when the last of them has ended.
+        assert_eq!(output.read_line(&mut pid).unwrap(), 0);
+        assert_eq!(std::fs::read_to_string(&command).unwrap_or_default(), "");
     }
 
     #[cfg(unix)]

@@ -1,13 +1,9 @@
-//! Progress of a job on stderr: one live block on a terminal, plain lines elsewhere, nothing with `-q`.
-//! The state is a pure reducer over engine events; drawing is separate.
+//! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
-use std::io::{self, IsTerminal as _, Write as _};
-
+use crate::cli::output::notice_line;
+use crate::cli::text::{capitalised, change, clean, count, rate, settings_words, span};
 use crate::domain::types::{PlannedRun, Settings};
-use crate::engine::message::{CandidateResult, EventKind};
-
-use super::output::{Output, notice_line, say};
-use super::text::{capitalised, change, clean, count, rate, settings_words, span};
+use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 
 /// Candidates of the ranking shown while a job runs: the rest is in the result.
 const RANKING_LINES: usize = 6;
@@ -16,6 +12,7 @@ const RANKING_LINES: usize = 6;
 #[derive(Debug, Clone, Default)]
 pub struct State {
     job_kind: String,
+    plan: Vec<StageInfo>,
     stage: String,
     done: u64,
     total: u64,
@@ -28,9 +25,10 @@ impl State {
     /// Takes an event in.
     pub fn apply(&mut self, event: &EventKind) {
         match event {
-            EventKind::Started { job_kind, .. } => {
+            EventKind::Started { job_kind, plan, .. } => {
                 *self = Self {
                     job_kind: job_kind.clone(),
+                    plan: plan.clone(),
                     ..Self::default()
                 };
             }
@@ -62,18 +60,29 @@ impl State {
     }
 
     /// The job counts runs; others count bytes or steps.
-    fn measures(&self) -> bool {
+    pub fn measures(&self) -> bool {
         matches!(self.job_kind.as_str(), "tune" | "ab")
     }
 
-    /// `Screening · run 12 of 34 · 4 min left`.
+    /// `Screening (stage 2 of 4)`; before the first stage, what kind of job it is.
+    fn stage_words(&self) -> String {
+        if self.stage.is_empty() {
+            return match self.job_kind.as_str() {
+                "install" => "Installing llama.cpp".to_owned(),
+                "synth" => "Writing the model".to_owned(),
+                other => capitalised(&clean(other)),
+            };
+        }
+        let name = capitalised(&clean(&self.stage));
+        match self.plan.iter().position(|stage| stage.name == self.stage) {
+            Some(at) => format!("{name} (stage {} of {})", at + 1, self.plan.len()),
+            None => name,
+        }
+    }
+
+    /// `Screening (stage 2 of 4) · run 12 of 34 · about 4 min left`.
     fn headline(&self) -> String {
-        let stage = if self.stage.is_empty() {
-            &self.job_kind
-        } else {
-            &self.stage
-        };
-        let mut parts = vec![capitalised(&clean(stage))];
+        let mut parts = vec![self.stage_words()];
         if self.total > 0 && self.measures() {
             parts.push(format!(
                 "run {} of {}",
@@ -230,140 +239,6 @@ fn verdict_line(settings: &Settings, confirmation: &serde_json::Value) -> String
     )
 }
 
-/// Draws progress. Never on stdout.
-pub struct Progress {
-    mode: Mode,
-    state: State,
-    drawn: usize,
-    last_doing: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Live,
-    Plain,
-    Quiet,
-}
-
-impl Progress {
-    /// As the arguments and stderr want it.
-    pub fn new(output: &Output) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-        let mode = match (
-            output.quiet,
-            io::stderr().is_terminal() && !dumb && !output.verbose,
-        ) {
-            (true, _) => Mode::Quiet,
-            (false, true) => Mode::Live,
-            (false, false) => Mode::Plain,
-        };
-        Self {
-            mode,
-            state: State::default(),
-            drawn: 0,
-            last_doing: String::new(),
-        }
-    }
-
-    /// Shows an event.
-    pub fn event(&mut self, event: &EventKind) {
-        self.state.apply(event);
-        match self.mode {
-            Mode::Live => self.live(event),
-            Mode::Plain => self.plain(event),
-            Mode::Quiet => Self::warning_only(event),
-        }
-    }
-
-    /// Says a sentence above the live block.
-    pub fn say(&mut self, text: &str) {
-        let mut frame = self.erased();
-        frame.push_str(text);
-        frame.push('\n');
-        self.draw(frame);
-    }
-
-    /// Takes the live block away.
-    pub fn end(&mut self) {
-        let frame = self.erased();
-        write_frame(&frame);
-    }
-
-    fn live(&mut self, event: &EventKind) {
-        let mut frame = self.erased();
-        // The block itself shows runs and candidates; what is said once stays.
-        let shown_in_block = matches!(
-            event,
-            EventKind::RunStored { .. } | EventKind::Screened(_) | EventKind::Stage { .. }
-        );
-        if !shown_in_block && let Some(line) = lasting_line(event) {
-            frame.push_str(&line);
-            frame.push('\n');
-        }
-        if matches!(event, EventKind::Finished(_)) {
-            write_frame(&frame);
-        } else {
-            self.draw(frame);
-        }
-    }
-
-    fn plain(&mut self, event: &EventKind) {
-        if let EventKind::Progress { doing, .. } = event {
-            // Runs have lines of their own; a step of another job is said once.
-            if !self.state.measures() && *doing != self.last_doing {
-                self.last_doing.clone_from(doing);
-                say(&clean(doing));
-            }
-        } else if let Some(line) = lasting_line(event) {
-            say(&line);
-        }
-    }
-
-    fn warning_only(event: &EventKind) {
-        if let EventKind::Notice(notice) = event
-            && notice.level == crate::ports::NoticeLevel::Warning
-        {
-            say(&notice_line(notice));
-        }
-    }
-
-    fn draw(&mut self, mut frame: String) {
-        if self.mode == Mode::Live {
-            let lines = self.state.block(terminal_width());
-            self.drawn = lines.len();
-            for line in lines {
-                frame.push_str(&line);
-                frame.push('\n');
-            }
-        }
-        write_frame(&frame);
-    }
-
-    /// Cursor to the block's first line, everything below erased.
-    fn erased(&mut self) -> String {
-        let drawn = std::mem::take(&mut self.drawn);
-        if drawn == 0 {
-            String::new()
-        } else {
-            format!("\u{1b}[{drawn}A\u{1b}[J")
-        }
-    }
-}
-
-fn write_frame(frame: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(frame.as_bytes());
-    let _ = stderr.flush();
-}
-
-/// One less than the terminal is wide: the last column wraps on some.
-fn terminal_width() -> usize {
-    const FALLBACK: usize = 80;
-    terminal_size::terminal_size_of(io::stderr())
-        .map_or(FALLBACK, |(width, _)| usize::from(width.0).max(20))
-        - 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,7 +263,12 @@ mod tests {
             EventKind::Started {
                 job_kind: "tune".to_owned(),
                 session: Some(3),
-                plan: vec![],
+                plan: ["baseline", "screening", "confirmation"]
+                    .map(|name| StageInfo {
+                        name: name.to_owned(),
+                        runs: 8,
+                    })
+                    .to_vec(),
             },
             EventKind::Stage {
                 name: "screening".to_owned(),
@@ -413,7 +293,7 @@ mod tests {
         assert_eq!(
             screening().block(80),
             [
-                "Screening · run 12 of 34 · about 4 min left",
+                "Screening (stage 2 of 3) · run 12 of 34 · about 4 min left",
                 "  flash-attn=off, tg128, repetition 2 of 3",
                 "   1. Graphics queue on  +67.5 %",
                 "   2. Flash attention off  −11.2 %",
@@ -500,7 +380,7 @@ mod tests {
         });
         assert_eq!(
             state.block(80),
-            ["Synth · 25 %", "  writing random weights"]
+            ["Writing the model · 25 %", "  writing random weights"]
         );
     }
 }

@@ -1,0 +1,83 @@
+//! The whole job on real llama.cpp builds with a small synthetic model. `.ci/test` brings the builds.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where `.ci/test` unpacks or builds llama.cpp.
+fn builds() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-runtimes");
+    let listed = std::fs::read_dir(&root).map(|dir| dir.map(|e| e.unwrap().path()).collect());
+    let builds: Vec<PathBuf> = listed.unwrap_or_default();
+    let shown = root.display();
+    assert!(!builds.is_empty(), "no llama.cpp in {shown}: run `.ci/test` once, it brings one");
+    builds
+}
+
+fn flux(data: &TempDir, arguments: &[&str]) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("flux").unwrap().arg("--data-dir").arg(data.path()).args(arguments).assert()
+}
+
+fn json(data: &TempDir, arguments: &[&str]) -> Value {
+    let output = flux(data, &[&["--json"], arguments].concat()).success();
+    serde_json::from_slice(&output.get_output().stdout).unwrap()
+}
+
+fn tiny(dir: &TempDir) -> String {
+    let model = dir.path().join("it's a \"model\" & 100% (v1) #2.gguf").display().to_string();
+    flux(dir, &["model", "synth", "tiny", "-o", &model]).success();
+    model
+}
+
+#[test]
+fn every_build_is_known_by_running_it() {
+    let data = TempDir::new().unwrap();
+    for build in builds() {
+        let folder = build.display().to_string();
+        let added = json(&data, &["runtime", "add", &folder]);
+        let text = added.to_string();
+        assert!(text.contains("\"cpu\""), "{text}");
+    }
+    let listed = json(&data, &["runtime", "list"]);
+    let runtimes = listed["runtimes"].as_array().unwrap();
+    assert!(runtimes.len() >= builds().len(), "{listed}");
+    let digests: std::collections::BTreeSet<&str> =
+        runtimes.iter().map(|r| r["digest"].as_str().unwrap()).collect();
+    assert_eq!(digests.len(), runtimes.len(), "a digest names one build: {listed}");
+}
+
+#[test]
+fn a_session_on_every_build_ends_with_a_verdict_and_every_sample_stored() {
+    for build in builds() {
+        let data = TempDir::new().unwrap();
+        let model = tiny(&data);
+        let folder = build.display().to_string();
+        let result = json(
+            &data,
+            &[
+                "tune", "-m", &model, "--runtime", &folder, "--device", "cpu", "--only", "poll",
+                "--processes", "4", "--prompt-tokens", "32", "--gen-tokens", "8",
+            ],
+        );
+        assert_eq!(result["schema"], 1);
+        let verdict = result["verdict"].as_str().unwrap();
+        assert!(["improved", "regressed", "unchanged", "inconclusive"].contains(&verdict));
+        // A profile exactly when the verdict is improved and nothing rejected it.
+        assert!(result["profile"].is_null() || verdict == "improved", "{result}");
+        let session = result["session"].to_string();
+        let exported = json(&data, &["export", &session]);
+        let runs = exported["runs"].as_array().unwrap();
+        assert!(runs.len() >= 6, "{exported}");
+        for run in runs {
+            assert_eq!(run["run"]["outcome"]["state"], "valid", "{run}");
+            for test in run["run"]["outcome"]["tests"].as_array().unwrap() {
+                let asked = run["planned"]["repetitions"].as_u64().unwrap();
+                assert_eq!(test["samples_ns"].as_array().unwrap().len() as u64, asked);
+            }
+        }
+        flux(&data, &["run", "-m", &model, "--runtime", &folder, "--print"]).success();
+    }
+}
