@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::domain::types::{Backend, Machine, Runtime, Timestamp};
+use crate::domain::types::{Backend, Machine, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
@@ -15,7 +15,13 @@ use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
 use crate::store::SqliteStore;
 
+use vulkan_apart::VulkanApart;
+
 pub use crate::store::Access;
+
+mod vulkan_apart;
+
+pub use vulkan_apart::VULKAN_REPORT;
 
 /// How to open.
 #[derive(Debug, Clone)]
@@ -26,6 +32,8 @@ pub struct Options {
     pub machine: Option<PathBuf>,
     /// What the command needs of the store.
     pub access: Access,
+    /// A `flux` to ask Vulkan in, apart from this process; `None` asks it here.
+    pub flux: Option<PathBuf>,
 }
 
 /// What was opened.
@@ -58,7 +66,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
                 Arc::new(WithExported { catalog, exported }),
             )
         }
-        None => (Arc::new(MachineReader::new()), Arc::new(catalog)),
+        None => (machine_reader(options), Arc::new(catalog)),
     };
     let ports = Ports {
         probe,
@@ -70,6 +78,18 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         data_dir,
     };
     Ok(Opened { ports, notices })
+}
+
+/// What Vulkan says, asked in this process.
+pub fn vulkan_report() -> VulkanReport {
+    crate::probe::vulkan::report()
+}
+
+fn machine_reader(options: &Options) -> Arc<dyn MachineProbe> {
+    match &options.flux {
+        Some(flux) => Arc::new(VulkanApart::new(flux.clone())),
+        None => Arc::new(MachineReader::new()),
+    }
 }
 
 /// Writes a scan as a fixture into `dir` and returns the file.

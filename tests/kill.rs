@@ -84,7 +84,7 @@ impl Running {
 
     /// Waits for a line that contains `text`.
     fn hear_of(&mut self, text: &str) {
-        for line in self.lines.iter() {
+        for line in &self.lines {
             let found = line.contains(text);
             self.heard.push(line);
             if found {

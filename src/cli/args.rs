@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::domain::types::{Backend, Goal, RequestShape};
+use crate::wiring;
 
 use super::values::{Words, command_words, duration_secs, request_shape};
 
@@ -71,6 +72,9 @@ pub enum Action {
     Export(Export),
     /// What would spoil a measurement now
     Doctor(Doctor),
+    /// What Vulkan says, as JSON; asked by another Flux
+    #[command(hide = true, name = wiring::VULKAN_REPORT)]
+    VulkanReport,
 }
 
 /// `flux quickstart`.

@@ -1,6 +1,6 @@
 //! This machine, read now.
 
-use crate::domain::types::{Host, Machine};
+use crate::domain::types::{Host, Machine, VulkanReport};
 use crate::ports::MachineProbe;
 
 use super::system_root::SystemRoot;
@@ -22,14 +22,13 @@ impl MachineReader {
     pub fn with_root(root: SystemRoot) -> Self {
         Self { root }
     }
-}
 
-impl MachineProbe for MachineReader {
-    fn machine(&self) -> Machine {
+    /// The machine, with what Vulkan said to somebody else.
+    pub fn machine_with(&self, vulkan: VulkanReport) -> Machine {
         let system_gpus = system_gpus::system_gpus(&self.root);
         Machine {
             schema: Machine::SCHEMA,
-            vulkan: vulkan::report(),
+            vulkan,
             telemetry: sources::sources(&self.root, &system_gpus),
             system_gpus,
             host: self.host(),
@@ -37,6 +36,12 @@ impl MachineProbe for MachineReader {
             inherited_env: host::inherited_env(),
             simulated: false,
         }
+    }
+}
+
+impl MachineProbe for MachineReader {
+    fn machine(&self) -> Machine {
+        self.machine_with(vulkan::report())
     }
 
     fn host(&self) -> Host {

@@ -64,6 +64,12 @@ fn main() {
         "start of a bare process, median", start
     );
 
+    commands(&bed, start);
+    session(&bed);
+}
+
+/// Commands that must feel instant.
+fn commands(bed: &Bed, start: f64) {
     let mut add = bed.flux(&["runtime", "add"]);
     quiet(add.arg(bed.fake.dir()));
     quiet(&mut bed.flux(&["scan"]));
@@ -103,8 +109,6 @@ fn main() {
         COMPARE_BOUND_MS,
         Some(start),
     );
-
-    session(&bed);
 }
 
 /// A tune of about a minute.

@@ -15,7 +15,8 @@ mod tune;
 
 use super::args::{Action, Cli};
 use super::error::CliResult;
-use super::output::Output;
+use super::output::{Output, print_json};
+use crate::wiring;
 
 /// Does what the arguments say.
 ///
@@ -40,6 +41,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
+        Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
     }
 }

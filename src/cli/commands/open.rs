@@ -49,6 +49,7 @@ impl Place {
             data_dir: self.data_dir.clone(),
             machine,
             access,
+            flux: std::env::current_exe().ok(),
         })?;
         for notice in &opened.notices {
             output.notice(notice);
