@@ -273,6 +273,32 @@ fn an_ab_ends_like_any_job_and_saves_no_profile() {
 }
 
 #[test]
+fn an_ab_that_is_cancelled_or_fails_is_ended_so() {
+    let gate = Gate::new(3);
+    let desk = Desk::new(gate.script());
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(TuneLike::of(&desk).ab).unwrap();
+    gate.pass(|| engine.cancel(job, CancelMode::Now));
+    assert!(matches!(
+        finished(&events, job),
+        Outcome::Cancelled {
+            kept_runs: 3,
+            session: Some(1)
+        }
+    ));
+    let desk_failing = Desk::new(|_| Answer::Fails(FailureClass::ModelLoad));
+    let (mut engine, events) = desk_failing.engine();
+    let job = engine.submit(TuneLike::of(&desk_failing).ab).unwrap();
+    let Outcome::Failed { error } = finished(&events, job) else {
+        panic!("not failed")
+    };
+    assert_eq!(error.code, "arm-failed");
+    let state = |desk: &Desk| desk.store.session(1).unwrap().unwrap().end.unwrap().state;
+    assert_eq!(state(&desk), SessionState::Cancelled);
+    assert_eq!(state(&desk_failing), SessionState::Failed);
+}
+
+#[test]
 fn a_reader_that_is_gone_ends_the_job_quietly() {
     let gate = Gate::new(2);
     let desk = Desk::new(gate.script());

@@ -1,5 +1,7 @@
 //! `flux ab`: any two arms, settings or builds, confirmed against each other (paper section 3).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,7 +15,7 @@ use super::measure::{Bench, notice_of, stage_infos};
 use super::message::{AbRequest, JobError};
 use super::prepare::Workplace;
 use super::report::{self, Overhead};
-use super::tune::{begin, end};
+use super::tune::{begin, end, end_without_result};
 
 /// One arm as it was named: settings on a build.
 #[derive(Debug, Clone)]
@@ -29,6 +31,16 @@ struct AbConfig {
     plan: AbPlan,
 }
 
+/// The two arms on the build and device they run on.
+struct Pair {
+    a: Arm,
+    b: Arm,
+    place: Workplace,
+    /// Build of arm B, where it is another one than arm A's.
+    other: Option<Runtime>,
+    plan: AbPlan,
+}
+
 /// Confirms arm B against arm A.
 ///
 /// # Errors
@@ -40,58 +52,61 @@ pub fn perform(
 ) -> Result<serde_json::Value, Ended> {
     let begun = ports.clock.elapsed();
     let _measuring = ports.store.begin_measuring()?;
+    let pair = pair(request, ports)?;
+    let config = AbConfig {
+        request: request.clone(),
+        plan: pair.plan.clone(),
+    };
+    let config = super::install::to_json(&config)?;
+    let session = begin(&pair.place, SessionKind::Ab, request.goal, config, ports)?;
+    let result = compare(&pair, request, session, begun, ports, context);
+    end_without_result(&result, session, ports)?;
+    result
+}
+
+fn pair(request: &AbRequest, ports: &Ports) -> Result<Pair, JobError> {
     let (a, b) = (arm(&request.a, ports)?, arm(&request.b, ports)?);
     let named = a.runtime.as_ref().map(|r| r.dir.display().to_string());
     let runtime = named.as_deref().or(request.runtime.as_deref());
     let place = Workplace::read(&request.model, runtime, request.device.as_deref(), ports)?;
-    let plan = planned(request, &a, &b)?;
-    let config = AbConfig {
-        request: request.clone(),
-        plan: plan.clone(),
-    };
-    let config = super::install::to_json(&config)?;
-    let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
-    let mut bench = Bench::new(ports, &place, plan.objective.tests(), session);
-    // Arm B without a build of its own runs on the build named for all arms, not on arm A's.
-    let default = match (&b.runtime, &a.runtime) {
+    let other = match (&b.runtime, &a.runtime) {
+        // Arm B without a build of its own runs on the build named for all arms, not on arm A's.
         (None, Some(_)) => {
             Some(Workplace::read(&request.model, request.runtime.as_deref(), None, ports)?.runtime)
         }
-        _ => None,
+        (own, _) => own.clone(),
     };
-    bench.other = b.runtime.as_ref().or(default.as_ref());
+    let plan = planned(request, &a, &b)?;
+    Ok(Pair {
+        a,
+        b,
+        place,
+        other,
+        plan,
+    })
+}
+
+fn compare(
+    pair: &Pair,
+    request: &AbRequest,
+    session: i64,
+    begun: Duration,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let Pair {
+        a, b, place, plan, ..
+    } = pair;
+    let mut bench = Bench::new(ports, place, plan.objective.tests(), session);
+    bench.other = pair.other.as_ref();
     let mut driver: Ab = bench.resume(plan.clone())?;
     context.started("ab", Some(session), stage_infos(&driver));
-    let driven = bench.drive(&mut driver, context);
-    let outcome: AbOutcome = match driven {
-        Ok(outcome) => outcome,
-        Err(Ended::Cancelled {
-            kept_runs,
-            session: id,
-        }) => {
-            end(
-                ports,
-                session,
-                SessionState::Cancelled,
-                None,
-                serde_json::Value::Null,
-            )?;
-            return Err(Ended::Cancelled {
-                kept_runs,
-                session: id,
-            });
-        }
-        Err(failed) => {
-            let _ = end(
-                ports,
-                session,
-                SessionState::Failed,
-                None,
-                serde_json::Value::Null,
-            );
-            return Err(failed);
-        }
-    };
+    let outcome: AbOutcome = bench.drive(&mut driver, context)?;
+    if let Some(failure) = &outcome.failure {
+        return Err(JobError::new("arm-failed", outcome.reason)
+            .hint(failure.class.advice())
+            .into());
+    }
     let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
     let document = json!({
         "schema": 1,
@@ -112,17 +127,6 @@ pub fn perform(
         "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
         "overhead": overhead,
     });
-    if let Some(failure) = &outcome.failure {
-        let error = JobError::new("arm-failed", outcome.reason).hint(failure.class.advice());
-        end(
-            ports,
-            session,
-            SessionState::Failed,
-            None,
-            super::install::to_json(&error)?,
-        )?;
-        return Err(error.into());
-    }
     end(
         ports,
         session,

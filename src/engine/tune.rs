@@ -35,7 +35,17 @@ pub fn perform(
         None => begun_anew(request, ports)?,
     };
     let result = search(&place, &config, session, begun, ports, context);
-    match &result {
+    end_without_result(&result, session, ports)?;
+    result
+}
+
+/// Ends a stored session that was cancelled or failed; one that is done was ended with its result.
+pub(super) fn end_without_result(
+    result: &Result<serde_json::Value, Ended>,
+    session: i64,
+    ports: &Ports,
+) -> Result<(), Ended> {
+    match result {
         Ok(_) => {}
         Err(Ended::Cancelled { .. }) => {
             end(
@@ -52,7 +62,7 @@ pub fn perform(
             let _ = end(ports, session, SessionState::Failed, None, error);
         }
     }
-    result
+    Ok(())
 }
 
 fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
