@@ -13,12 +13,20 @@ fn builds() -> Vec<PathBuf> {
     let listed = std::fs::read_dir(&root).map(|dir| dir.map(|e| e.unwrap().path()).collect());
     let builds: Vec<PathBuf> = listed.unwrap_or_default();
     let shown = root.display();
-    assert!(!builds.is_empty(), "no llama.cpp in {shown}: run `.ci/test` once, it brings one");
+    assert!(
+        !builds.is_empty(),
+        "no llama.cpp in {shown}: run `.ci/test` once, it brings one"
+    );
     builds
 }
 
 fn flux(data: &TempDir, arguments: &[&str]) -> assert_cmd::assert::Assert {
-    Command::cargo_bin("flux").unwrap().arg("--data-dir").arg(data.path()).args(arguments).assert()
+    Command::cargo_bin("flux")
+        .unwrap()
+        .arg("--data-dir")
+        .arg(data.path())
+        .args(arguments)
+        .assert()
 }
 
 fn json(data: &TempDir, arguments: &[&str]) -> Value {
@@ -27,7 +35,11 @@ fn json(data: &TempDir, arguments: &[&str]) -> Value {
 }
 
 fn tiny(dir: &TempDir) -> String {
-    let model = dir.path().join("it's a \"model\" & 100% (v1) #2.gguf").display().to_string();
+    let model = dir
+        .path()
+        .join("it's a \"model\" & 100% (v1) #2.gguf")
+        .display()
+        .to_string();
     flux(dir, &["model", "synth", "tiny", "-o", &model]).success();
     model
 }
@@ -44,9 +56,15 @@ fn every_build_is_known_by_running_it() {
     let listed = json(&data, &["runtime", "list"]);
     let runtimes = listed["runtimes"].as_array().unwrap();
     assert!(runtimes.len() >= builds().len(), "{listed}");
-    let digests: std::collections::BTreeSet<&str> =
-        runtimes.iter().map(|r| r["digest"].as_str().unwrap()).collect();
-    assert_eq!(digests.len(), runtimes.len(), "a digest names one build: {listed}");
+    let digests: std::collections::BTreeSet<&str> = runtimes
+        .iter()
+        .map(|r| r["digest"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        digests.len(),
+        runtimes.len(),
+        "a digest names one build: {listed}"
+    );
 }
 
 #[test]
@@ -58,15 +76,31 @@ fn a_session_on_every_build_ends_with_a_verdict_and_every_sample_stored() {
         let result = json(
             &data,
             &[
-                "tune", "-m", &model, "--runtime", &folder, "--device", "cpu", "--only", "poll",
-                "--processes", "4", "--prompt-tokens", "32", "--gen-tokens", "8",
+                "tune",
+                "-m",
+                &model,
+                "--runtime",
+                &folder,
+                "--device",
+                "cpu",
+                "--only",
+                "poll",
+                "--processes",
+                "4",
+                "--prompt-tokens",
+                "32",
+                "--gen-tokens",
+                "8",
             ],
         );
         assert_eq!(result["schema"], 1);
         let verdict = result["verdict"].as_str().unwrap();
         assert!(["improved", "regressed", "unchanged", "inconclusive"].contains(&verdict));
         // A profile exactly when the verdict is improved and nothing rejected it.
-        assert!(result["profile"].is_null() || verdict == "improved", "{result}");
+        assert!(
+            result["profile"].is_null() || verdict == "improved",
+            "{result}"
+        );
         let session = result["session"].to_string();
         let exported = json(&data, &["export", &session]);
         let runs = exported["runs"].as_array().unwrap();
@@ -78,6 +112,10 @@ fn a_session_on_every_build_ends_with_a_verdict_and_every_sample_stored() {
                 assert_eq!(test["samples_ns"].as_array().unwrap().len() as u64, asked);
             }
         }
-        flux(&data, &["run", "-m", &model, "--runtime", &folder, "--print"]).success();
+        flux(
+            &data,
+            &["run", "-m", &model, "--runtime", &folder, "--print"],
+        )
+        .success();
     }
 }
