@@ -23,9 +23,9 @@ fn c40_the_early_stop_allows_for_the_cold_first_repetition() {
         cold: 0.25,
         ..Noise::QUIET
     };
-    let truth = Truth::neutral(1000.0, 100.0).with("a=on", 1.0, 0.65);
+    let truth = Truth::neutral(1000.0, 50.0).with("a=on", 1.0, 0.65);
     let (runs, outcome) = tune(&plan, truth, noise, 1);
-    // 128 tokens at 75 t/s are the slowest repetition: 1.707 s; the limit is 1/0.6 of it.
+    // 128 tokens at 37.5 t/s are the slowest repetition: 3.413 s; the limit is 1/0.6 of it.
     let candidate = &runs
         .iter()
         .find(|(p, _)| p.stage == Stage::Screening)
@@ -37,15 +37,29 @@ fn c40_the_early_stop_allows_for_the_cold_first_repetition() {
         .find(|(t, _)| *t == TestSpec::generation(128))
         .unwrap()
         .1;
-    assert!((tg - 128.0 / 75.0 / 0.6).abs() < 0.01, "{tg}");
+    assert!((tg - 128.0 / 37.5 / 0.6).abs() < 0.01, "{tg}");
     // 65 % of stock is slow, its cold repetition is not hopeless: it is measured in full.
     assert_eq!(outcome.candidates[0].status, CandidateStatus::Ok);
 }
 
 #[test]
+fn no_repetition_is_stopped_before_its_log_lines_can_be_trusted() {
+    // Repetitions of milliseconds: 512 tokens at 100,000 t/s. The limit is the floor, not 1/0.6 of 5 ms.
+    let plan = plan(&[("a", &["on"])]);
+    let truth = Truth::neutral(100_000.0, 20_000.0);
+    let (runs, _) = tune(&plan, truth, Noise::QUIET, 1);
+    let limits = runs
+        .iter()
+        .filter_map(|(planned, _)| planned.early_stop.as_ref());
+    for limit in limits.flat_map(|e| &e.max_repetition_secs) {
+        assert!((limit.1 - 2.0).abs() < 1e-12, "{limit:?}");
+    }
+}
+
+#[test]
 fn a_hopeless_candidate_is_stopped_and_says_so() {
     let outcome = OrderTest::new(&[("a", &["on"])])
-        .truth(|t| t.with("a=on", 0.5, 1.0))
+        .truth(|t| t.with("a=on", 1.0, 0.5))
         .run()
         .1;
     let candidate = &outcome.candidates[0];
@@ -55,7 +69,7 @@ fn a_hopeless_candidate_is_stopped_and_says_so() {
             .reason
             .as_ref()
             .unwrap()
-            .starts_with("hopeless after one repetition: pp512")
+            .starts_with("hopeless after one repetition: tg128")
     );
     assert_eq!(candidate.change_pct, None);
 }

@@ -1,13 +1,11 @@
 //! `flux ab`: any two arms, settings or builds, confirmed against each other (paper section 3).
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::search::{Ab, AbOutcome, AbPlan, SearchSpace, plan};
 use crate::domain::types::{Runtime, Settings};
-use crate::ports::{SessionKind, SessionState};
+use crate::ports::SessionKind;
 
 use super::Ports;
 use super::job::{Ended, JobContext};
@@ -15,7 +13,7 @@ use super::measure::{Bench, notice_of, stage_infos};
 use super::message::{AbRequest, JobError};
 use super::prepare::Workplace;
 use super::report::{self, Overhead};
-use super::tune::{begin, end, end_without_result};
+use super::tune::{begin, close};
 
 /// One arm as it was named: settings on a build.
 #[derive(Debug, Clone)]
@@ -31,16 +29,6 @@ struct AbConfig {
     plan: AbPlan,
 }
 
-/// The two arms on the build and device they run on.
-struct Pair {
-    a: Arm,
-    b: Arm,
-    place: Workplace,
-    /// Build of arm B, where it is another one than arm A's.
-    other: Option<Runtime>,
-    plan: AbPlan,
-}
-
 /// Confirms arm B against arm A.
 ///
 /// # Errors
@@ -52,73 +40,61 @@ pub fn perform(
 ) -> Result<serde_json::Value, Ended> {
     let begun = ports.clock.elapsed();
     let _measuring = ports.store.begin_measuring()?;
-    let pair = pair(request, ports)?;
-    let config = AbConfig {
-        request: request.clone(),
-        plan: pair.plan.clone(),
-    };
-    let config = super::install::to_json(&config)?;
-    let session = begin(&pair.place, SessionKind::Ab, request.goal, config, ports)?;
-    let result = compare(&pair, request, session, begun, ports, context);
-    end_without_result(&result, session, ports)?;
-    result
-}
-
-fn pair(request: &AbRequest, ports: &Ports) -> Result<Pair, JobError> {
     let (a, b) = (arm(&request.a, ports)?, arm(&request.b, ports)?);
-    let named = a.runtime.as_ref().map(|r| r.dir.display().to_string());
-    let runtime = named.as_deref().or(request.runtime.as_deref());
-    let place = Workplace::read(&request.model, runtime, request.device.as_deref(), ports)?;
-    let other = match (&b.runtime, &a.runtime) {
-        // Arm B without a build of its own runs on the build named for all arms, not on arm A's.
-        (None, Some(_)) => {
-            Some(Workplace::read(&request.model, request.runtime.as_deref(), None, ports)?.runtime)
-        }
-        (own, _) => own.clone(),
-    };
+    let place = workplace(request, a.runtime.as_ref(), ports)?;
+    let other = other_runtime(request, &a, &b, ports)?;
     let plan = planned(request, &a, &b)?;
-    Ok(Pair {
-        a,
-        b,
-        place,
-        other,
-        plan,
-    })
+    let config = super::install::to_json(&AbConfig {
+        request: request.clone(),
+        plan: plan.clone(),
+    })?;
+    let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
+    let mut bench = Bench::new(ports, &place, plan.objective.tests(), session);
+    bench.other = other.as_ref();
+    let compared = compare(&mut bench, &plan, context);
+    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
+    let ended = compared.map(|outcome| {
+        let document = document(request, &bench, &plan, &outcome, &overhead);
+        (document, outcome.verdict)
+    });
+    close(ports, session, ended)
 }
 
 fn compare(
-    pair: &Pair,
-    request: &AbRequest,
-    session: i64,
-    begun: Duration,
-    ports: &Ports,
+    bench: &mut Bench<'_>,
+    plan: &AbPlan,
     context: &mut JobContext,
-) -> Result<serde_json::Value, Ended> {
-    let Pair {
-        a, b, place, plan, ..
-    } = pair;
-    let mut bench = Bench::new(ports, place, plan.objective.tests(), session);
-    bench.other = pair.other.as_ref();
+) -> Result<AbOutcome, Ended> {
     let mut driver: Ab = bench.resume(plan.clone())?;
-    context.started("ab", Some(session), stage_infos(&driver));
-    let outcome: AbOutcome = bench.drive(&mut driver, context)?;
-    if let Some(failure) = &outcome.failure {
-        return Err(JobError::new("arm-failed", outcome.reason)
+    context.started("ab", Some(bench.session), stage_infos(&driver));
+    let outcome = bench.drive(&mut driver, context)?;
+    match &outcome.failure {
+        Some(failure) => Err(JobError::new("arm-failed", outcome.reason.clone())
             .hint(failure.class.advice())
-            .into());
+            .into()),
+        None => Ok(outcome),
     }
-    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
-    let document = json!({
+}
+
+fn document(
+    request: &AbRequest,
+    bench: &Bench<'_>,
+    plan: &AbPlan,
+    outcome: &AbOutcome,
+    overhead: &Overhead,
+) -> serde_json::Value {
+    let place = bench.place;
+    json!({
         "schema": 1,
-        "session": session,
+        "session": bench.session,
         "fingerprint": place.fingerprint.hash,
         "model": { "name": place.model.name, "path": place.model.path },
         "goal": request.goal,
         "primary": plan.objective.primary(),
-        "a": { "arm": request.a, "settings": a.settings, "runtime": place.runtime.name },
+        "a": { "arm": request.a, "settings": plan.a, "runtime": place.runtime.name },
         "b": {
             "arm": request.b,
-            "settings": b.settings,
+            "settings": plan.b,
             "runtime": bench.other.map_or(&place.runtime.name, |r| &r.name),
         },
         "confirmation": outcome.confirmation.as_ref().map(report::confirmation_document),
@@ -126,15 +102,31 @@ fn compare(
         "reason": outcome.reason,
         "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
         "overhead": overhead,
-    });
-    end(
-        ports,
-        session,
-        SessionState::Done,
-        outcome.verdict,
-        document.clone(),
-    )?;
-    Ok(document)
+    })
+}
+
+fn workplace(
+    request: &AbRequest,
+    runtime: Option<&Runtime>,
+    ports: &Ports,
+) -> Result<Workplace, JobError> {
+    let dir = runtime.map(|r| r.dir.display().to_string());
+    let runtime = dir.as_deref().or(request.runtime.as_deref());
+    Workplace::read(&request.model, runtime, request.device.as_deref(), ports)
+}
+
+/// Arm B's build where it is not arm A's: its own, else the one named for all arms.
+fn other_runtime(
+    request: &AbRequest,
+    a: &Arm,
+    b: &Arm,
+    ports: &Ports,
+) -> Result<Option<Runtime>, JobError> {
+    match (&a.runtime, &b.runtime) {
+        (_, Some(runtime)) => Ok(Some(runtime.clone())),
+        (Some(_), None) => Ok(Some(workplace(request, None, ports)?.runtime)),
+        (None, None) => Ok(None),
+    }
 }
 
 /// Settings where the text is `stock` or has a `=`, else a build's name or folder.

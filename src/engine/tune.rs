@@ -34,35 +34,8 @@ pub fn perform(
         Some(id) => resumed(id, ports)?,
         None => begun_anew(request, ports)?,
     };
-    let result = search(&place, &config, session, begun, ports, context);
-    end_without_result(&result, session, ports)?;
-    result
-}
-
-/// Ends a stored session that was cancelled or failed; one that is done was ended with its result.
-pub(super) fn end_without_result(
-    result: &Result<serde_json::Value, Ended>,
-    session: i64,
-    ports: &Ports,
-) -> Result<(), Ended> {
-    match result {
-        Ok(_) => {}
-        Err(Ended::Cancelled { .. }) => {
-            end(
-                ports,
-                session,
-                SessionState::Cancelled,
-                None,
-                serde_json::Value::Null,
-            )?;
-        }
-        Err(Ended::Failed(error)) => {
-            let error = serde_json::to_value(error).unwrap_or_default();
-            // The store itself may be what failed; the first error is the one to show.
-            let _ = end(ports, session, SessionState::Failed, None, error);
-        }
-    }
-    Ok(())
+    let searched = search(&place, &config, session, begun, ports, context);
+    close(ports, session, searched)
 }
 
 fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
@@ -165,7 +138,7 @@ fn search(
     begun: Duration,
     ports: &Ports,
     context: &mut JobContext,
-) -> Result<serde_json::Value, Ended> {
+) -> Result<(serde_json::Value, Option<Verdict>), Ended> {
     let mut bench = Bench::new(ports, place, config.plan.tests(), session);
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
@@ -178,17 +151,12 @@ fn search(
         );
     }
     let outcome = bench.drive(&mut tuner, context)?;
-    let profile = match &outcome.winner {
-        Some(_) => Some(save(
-            place,
-            config,
-            session,
-            &outcome,
-            &bench.run_ids,
-            ports,
-        )?),
-        None => None,
-    };
+    if let Some(failure) = &outcome.failure {
+        return Err(JobError::new(NOTHING_RUNS, outcome.reason)
+            .hint(failure.class.advice())
+            .into());
+    }
+    let profile = save(place, config, session, &outcome, &bench.run_ids, ports)?;
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
@@ -202,22 +170,11 @@ fn search(
         &bench.run_ids,
         &overhead,
     )?;
-    if let Some(failure) = &outcome.failure {
-        return Err(JobError::new(NOTHING_RUNS, outcome.reason.clone())
-            .hint(failure.class.advice())
-            .into());
-    }
-    end(
-        ports,
-        session,
-        SessionState::Done,
-        outcome.verdict,
-        document.clone(),
-    )?;
-    Ok(document)
+    Ok((document, outcome.verdict))
 }
 
-/// Stores the winner; a session that was killed after it had stored its profile does not store it twice.
+/// Stores the winner, if there is one; a session that was killed after it had stored its profile does not store it
+/// twice.
 fn save(
     place: &Workplace,
     config: &TuneConfig,
@@ -225,16 +182,14 @@ fn save(
     outcome: &TuneOutcome,
     run_ids: &[i64],
     ports: &Ports,
-) -> Result<Profile, Ended> {
-    if let Some(stored) = ports
-        .store
-        .profiles()?
-        .into_iter()
-        .find(|p| p.session == session)
-    {
-        return Ok(stored);
+) -> Result<Option<Profile>, Ended> {
+    let Some(settings) = outcome.winner.clone() else {
+        return Ok(None);
+    };
+    let stored = ports.store.profiles()?;
+    if let Some(stored) = stored.into_iter().find(|p| p.session == session) {
+        return Ok(Some(stored));
     }
-    let settings = outcome.winner.clone().unwrap_or_default();
     let space = SearchSpace::default();
     let launch = |tool| {
         space
@@ -277,25 +232,32 @@ fn save(
         introduced_by,
         verdict_id,
     })?;
-    Ok(profile)
+    Ok(Some(profile))
 }
 
-/// Ends a stored session.
-pub(super) fn end(
+/// Ends a stored session as its job ended; the job's result.
+pub(super) fn close(
     ports: &Ports,
     session: i64,
-    state: SessionState,
-    verdict: Option<Verdict>,
-    result: serde_json::Value,
-) -> Result<(), Ended> {
-    let ended_at = ports.clock.now();
-    Ok(ports.store.end_session(
-        session,
-        &SessionEnd {
-            ended_at,
-            state,
-            verdict,
-            result,
-        },
-    )?)
+    ended: Result<(serde_json::Value, Option<Verdict>), Ended>,
+) -> Result<serde_json::Value, Ended> {
+    let (state, verdict, result) = match &ended {
+        Ok((document, verdict)) => (SessionState::Done, *verdict, document.clone()),
+        Err(Ended::Cancelled { .. }) => (SessionState::Cancelled, None, serde_json::Value::Null),
+        Err(Ended::Failed(error)) => {
+            let error = serde_json::to_value(error).unwrap_or_default();
+            (SessionState::Failed, None, error)
+        }
+    };
+    let end = SessionEnd {
+        ended_at: ports.clock.now(),
+        state,
+        verdict,
+        result,
+    };
+    let stored = ports.store.end_session(session, &end);
+    // Where the job failed, the store itself may be what failed: the first error is the one to show.
+    let (document, _) = ended?;
+    stored?;
+    Ok(document)
 }

@@ -14,6 +14,9 @@ use super::session::{Halt, Known, Recorded, Session, plain_run, warm_up};
 
 /// A candidate below this share of the baseline's speed is hopeless: no setting seen makes up for a loss of 40 %.
 pub const HOPELESS_RATIO: f64 = 0.6;
+/// No repetition is stopped sooner, seconds: less is not worth stopping for, and the times are those of log lines as
+/// they arrive, which a busy machine delays by milliseconds.
+const SOONEST_STOP_SECS: f64 = 2.0;
 /// One neutral reading in forty exceeds the screening noise upwards.
 const NOISE_TAIL: f64 = 0.025;
 /// Smallest standard deviation between processes believed, percent: two runs can agree by chance.
@@ -232,7 +235,10 @@ impl<'h> Baseline<'h> {
                 let least = 1.0 / HOPELESS_RATIO;
                 Some(slowest * self.objective.hopeless_factor(*test, samples, least))
             };
-            let limit = self.valid().filter_map(of_test).fold(0.0, f64::max);
+            let limit = self
+                .valid()
+                .filter_map(of_test)
+                .fold(SOONEST_STOP_SECS, f64::max);
             limit.is_finite().then_some((*test, limit))
         });
         EarlyStop {
