@@ -138,10 +138,7 @@ fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
             let sentence = format!("{}: {effect}", subject(document));
             format!("{}\n", style.heading(&sentence))
         }
-        None => format!(
-            "{}\n",
-            style.heading("Nothing beat stock in screening: stock stays")
-        ),
+        None => format!("{}\n", style.heading(&nothing_beat(&document.baseline))),
     };
     let word = document.verdict.map(|v| capitalised(&v.to_string()));
     let reason = document.reason.as_deref().map(clean);
@@ -164,6 +161,16 @@ fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
 
 fn evidence(metrics: &[Metric], style: Style) -> String {
     comparison::metrics(metrics, style)
+}
+
+/// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
+fn nothing_beat(baseline: &Value) -> String {
+    if baseline["stock_failure"].is_null() {
+        return "Nothing beat stock in screening: stock stays".to_owned();
+    }
+    let settings = Settings::deserialize(&baseline["settings"]).unwrap_or_default();
+    let words = settings_words(&settings).to_lowercase();
+    format!("Stock does not run here; {words} does, and nothing beat it in screening")
 }
 
 fn baseline(document: &Document, style: Style) -> String {
@@ -452,6 +459,17 @@ mod tests {
             text,
             "Nothing beat stock in screening: stock stays\nno profile saved\n\nEvery sample: flux show 6\n"
         );
+    }
+
+    #[test]
+    fn stock_does_not_stay_where_it_does_not_run() {
+        let mut document = json!({"schema": 1, "baseline": {"settings": {"graphics-queue": "on"}}});
+        let said = |document: &Value| result(document, CONTEXT).unwrap();
+        assert!(said(&document).starts_with("Nothing beat stock in screening: stock stays\n"));
+        document["baseline"]["stock_failure"] = json!({"class": "device-creation", "detail": ""});
+        assert!(said(&document).starts_with(
+            "Stock does not run here; graphics queue on does, and nothing beat it in screening\n"
+        ));
     }
 
     #[test]
