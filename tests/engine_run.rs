@@ -10,10 +10,10 @@ mod flux_cli;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
 
-use flux::domain::types::{Goal, Stage};
+use flux::domain::types::{FailureClass, Goal, Stage, Timestamp, Verdict};
 use flux::engine::message::Outcome;
 use flux::engine::run::{RunPlan, RunRequest, prepare};
-use flux::ports::{Models as _, NoticeLevel, Store as _, SynthRequest};
+use flux::ports::{Models as _, NoticeLevel, SessionEnd, SessionState, Store as _, SynthRequest};
 use serde_json::{Value, json};
 
 use scripted_engine::{Answer, Desk, finished};
@@ -81,6 +81,29 @@ fn a_profile_is_applied_with_the_run_that_introduced_each_setting() {
         "{}",
         why.confirmation_text
     );
+}
+
+#[test]
+fn c15_where_stock_does_not_run_and_nothing_beat_what_does_the_server_starts_with_that() {
+    let desk = Desk::new(|_| Answer::Fails(FailureClass::DeviceCreation));
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    assert!(matches!(finished(&events, job), Outcome::Failed { .. }));
+    // The same place, where a search ended with another baseline than stock and no winner.
+    let begun = desk.store.session(1).unwrap().unwrap().begun;
+    let session = desk.store.begin_session(&begun).unwrap();
+    let end = SessionEnd {
+        ended_at: Timestamp(2),
+        state: SessionState::Done,
+        verdict: Some(Verdict::Unchanged),
+        result: json!({"baseline": {"settings": {"flash-attn": "off"}}}),
+    };
+    desk.store.end_session(session, &end).unwrap();
+    let plan = prepare(&request(&desk), &desk.ports).unwrap();
+    assert_eq!(plan.argv[3..], ["--flash-attn", "off"]);
+    assert!(plan.profile.is_none());
+    assert_eq!(plan.notices[0].code, "stock-fails");
+    assert_eq!(plan.notices[0].level, NoticeLevel::Warning);
 }
 
 #[test]

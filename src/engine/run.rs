@@ -6,12 +6,17 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint;
-use crate::domain::search::{Confirmation, SearchSpace};
-use crate::domain::types::{Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime};
-use crate::ports::{Introduction, Notice, NoticeLevel, StoredRun};
+use crate::domain::search::{Confirmation, SearchSpace, Tool};
+use crate::domain::types::{
+    Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
+};
+use crate::ports::{Introduction, Notice, NoticeLevel, SessionKind, SessionState, StoredRun};
 
 use super::Ports;
 use super::message::JobError;
+
+/// Sessions looked through for what ran where stock did not.
+const SESSIONS_LOOKED_AT: u32 = 200;
 
 /// What `flux run` is asked to do.
 #[derive(Debug, Clone)]
@@ -83,16 +88,10 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         Some(profile) => Some(profile.clone()),
         None => stale(request, ports, &candidates, &current, &mut notices)?,
     };
-    if profile.is_none() {
-        notices.push(info(
-            "no-profile",
-            "no profile for this model on this machine: stock settings (measure with `flux tune`)",
-        ));
-    }
-    let launch = profile
-        .as_ref()
-        .map(|p| p.server.clone())
-        .unwrap_or_default();
+    let launch = match &profile {
+        Some(p) => p.server.clone(),
+        None => without_profile(&current, &model, ports, &mut notices)?,
+    };
     let explanation = match &profile {
         Some(p) => explain(p, ports)?,
         None => Vec::new(),
@@ -105,6 +104,57 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         explanation,
         notices,
     })
+}
+
+/// Stock, unless the last search of this model found that stock does not run here (case C15): then what ran instead.
+fn without_profile(
+    current: &Fingerprint,
+    model: &ModelInfo,
+    ports: &Ports,
+    notices: &mut Vec<Notice>,
+) -> Result<Launch, JobError> {
+    let sessions = ports.store.sessions(SESSIONS_LOOKED_AT)?;
+    let here = sessions
+        .iter()
+        .filter(|s| s.fingerprint == current.hash && s.model == model.name);
+    for line in here.filter(|s| s.kind == SessionKind::Tune) {
+        let Some(session) = ports.store.session(line.id)? else {
+            continue;
+        };
+        let Some(end) = session.end.filter(|e| e.state == SessionState::Done) else {
+            continue;
+        };
+        if session.begun.model.digest != model.digest {
+            continue;
+        }
+        let settings = end
+            .result
+            .pointer("/baseline/settings")
+            .cloned()
+            .unwrap_or_default();
+        let settings: Settings = serde_json::from_value(settings).unwrap_or_default();
+        if settings.is_stock() {
+            break;
+        }
+        let launch = SearchSpace::default()
+            .launch(&settings, Tool::Server)
+            .map_err(|e| JobError::new("settings", e.to_string()))?;
+        let text = format!(
+            "no profile, and stock does not run here (session {}): started with {settings}, which does",
+            line.id
+        );
+        notices.push(Notice {
+            level: NoticeLevel::Warning,
+            code: "stock-fails".to_owned(),
+            text,
+        });
+        return Ok(launch);
+    }
+    notices.push(info(
+        "no-profile",
+        "no profile for this model on this machine: stock settings (measure with `flux tune`)",
+    ));
+    Ok(Launch::default())
 }
 
 fn choose_runtime(
@@ -197,9 +247,19 @@ fn measured(run: &StoredRun) -> String {
     };
     let rates: Vec<String> = tests
         .iter()
-        .map(|t| format!("{} {:.2} tok/s", t.test, t.mean_rate()))
+        .map(|t| format!("{} {} tok/s", t.test, three_digits(t.mean_rate())))
         .collect();
     format!("{} with {}", rates.join(", "), run.planned.settings)
+}
+
+/// A rate with three significant digits, or whole: one run carries no more.
+fn three_digits(rate: f64) -> String {
+    let decimals = match rate {
+        r if r >= 100.0 => 0,
+        r if r >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{rate:.decimals$}")
 }
 
 /// A confirmation's primary metric: change, interval, runs.
