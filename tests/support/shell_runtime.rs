@@ -3,7 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use flux::runtime::catalog::{Catalog, Place};
+use flux::runtime::install::Pins;
 
 /// `--help` of llama-bench 0.7.0, abridged: aliases, a wrapped default, a flag without a long form.
 pub const BENCH_HELP: &str = r"usage: llama-bench [options]
@@ -82,3 +85,21 @@ pub fn runtime(dir: &Path, says: &Says<'_>, library: &str, content: &str) {
     program(&dir.join("llama-bench"), &script(says));
     fs::write(dir.join(library), format!("\x7fELF{content}")).unwrap();
 }
+
+pub fn temp() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A catalogue that looks in these folders only.
+pub fn catalog(data: &Path, places: &[PathBuf]) -> Catalog {
+    let places = places.iter().cloned().map(Place::Folder).collect();
+    Catalog::with(data, places, Ok(Pins::default()), "".into())
+}
+
+/// How often, and how, llama-bench of a folder was run.
+pub fn calls(dir: &Path) -> String {
+    fs::read_to_string(dir.join("llama-bench.calls")).unwrap_or_default()
+}
+
+pub const VULKAN_DEVICES: &str =
+    "Available devices:\n  Vulkan0: NVIDIA H200 (143771 MiB, 143139 MiB free)";
