@@ -145,7 +145,7 @@ impl Server {
         self.load_time
     }
 
-    /// Does its process still run?
+    /// Does its process still run? A sample counts only when it does after the answer: another may have answered.
     pub fn is_alive(&self) -> bool {
         self.process.is_alive()
     }
