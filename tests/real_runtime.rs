@@ -4,6 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use flux::domain::server::{ServerState, Timings};
+use flux::domain::types::{Bytes, Launch, Runtime};
+use flux::ports::CancelToken;
+use flux::runtime::server::{Server, ServerRequest};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -117,5 +121,49 @@ fn a_session_on_every_build_ends_with_a_verdict_and_every_sample_stored() {
             &["run", "-m", &model, "--runtime", &folder, "--print"],
         )
         .success();
+    }
+}
+
+#[test]
+fn a_server_on_every_build_gets_ready_answers_and_leaves_no_process() {
+    let data = TempDir::new().unwrap();
+    let model = PathBuf::from(tiny(&data));
+    for build in builds() {
+        let added = json(&data, &["runtime", "add", &build.display().to_string()]);
+        let runtime: Runtime = serde_json::from_value(added["runtime"].clone()).unwrap();
+        let request = ServerRequest {
+            runtime: &runtime,
+            model: &model,
+            model_bytes: Bytes(model.metadata().unwrap().len()),
+            launch: &Launch::default(),
+            // Another address is overruled.
+            extra: &["-c", "256", "--port", "1"].map(String::from),
+        };
+        let mut states = Vec::new();
+        let server = Server::start(&request, &CancelToken::new(), &mut |state| {
+            states.push(state.clone());
+        })
+        .unwrap();
+        assert_eq!(states.pop(), Some(ServerState::Ready));
+        let before = [ServerState::Starting, ServerState::Loading];
+        assert!(states.iter().all(|s| before.contains(s)), "{states:?}");
+
+        let url = format!("http://127.0.0.1:{}/completion", server.port());
+        let prompt: Vec<u32> = (3..43).collect();
+        let asked = serde_json::json!({
+            "prompt": prompt, "n_predict": 64, "ignore_eos": true, "cache_prompt": false
+        });
+        let mut answer = ureq::post(url).send(asked.to_string()).unwrap();
+        let answer: Value =
+            serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+        let timings = Timings::parse(&answer["timings"]);
+        assert_eq!(timings.prompt_n, Some(40), "{answer}");
+        assert_eq!(timings.decode(64).unwrap().tokens, 63);
+
+        let process = PathBuf::from(format!("/proc/{}", server.pid()));
+        assert!(process.exists() || !cfg!(target_os = "linux"));
+        assert!(server.is_alive());
+        server.stop().unwrap();
+        assert!(!process.exists(), "reaped");
     }
 }

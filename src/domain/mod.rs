@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod fingerprint;
 pub mod machine;
 pub mod search;
+pub mod server;
 pub mod stats;
 pub mod time_limit;
 pub mod types;

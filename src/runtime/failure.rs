@@ -45,6 +45,10 @@ const SIGNS: &[(FailureClass, &[&str])] = &[
         ],
     ),
     (FailureClass::DiskFull, &["no space left on device"]),
+    (
+        FailureClass::AnotherServer,
+        &["couldn't bind http server socket"],
+    ),
 ];
 
 /// Words of a lost device.

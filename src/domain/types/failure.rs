@@ -46,6 +46,12 @@ pub enum FailureClass {
     WrongDevice,
     /// The disk refused a write.
     DiskFull,
+    /// Another program answers on the server's port (case C08).
+    AnotherServer,
+    /// A request ended before enough tokens, or those asked for, were processed (case C09).
+    TooFewTokens,
+    /// The prompt was not computed but remembered (case C09).
+    PromptFromCache,
 }
 
 impl FailureClass {
@@ -72,6 +78,9 @@ impl FailureClass {
             Self::GpuNotUsed => "GPU was not used",
             Self::WrongDevice => "ran on the wrong GPU",
             Self::DiskFull => "disk full",
+            Self::AnotherServer => "wrong server",
+            Self::TooFewTokens => "too few tokens",
+            Self::PromptFromCache => "prompt served from cache",
         }
     }
 
@@ -100,6 +109,9 @@ impl FailureClass {
             Self::GpuNotUsed => "check the driver, /dev/dri and the render group",
             Self::WrongDevice => "choose the device with --device",
             Self::DiskFull => "free space in the data folder, then resume",
+            Self::AnotherServer => "end the other program, or try again on another port",
+            Self::TooFewTokens => "generate at least 32 tokens, with the end token ignored",
+            Self::PromptFromCache => "send prompts with the cache off, or a new one each time",
         }
     }
 }
