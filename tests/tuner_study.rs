@@ -84,9 +84,8 @@ fn best_of_grid(plan: &TunePlan, truth: &Truth) -> f64 {
     grid.iter().map(|s| truth.rates(s).1).fold(0.0, f64::max)
 }
 
-/// At least this share of sessions must find a pair planted beside a setting worth 67 % and several harmful ones, percent:
-/// the harmful ones can hide it (935 of 1,000 measured).
-const HARD_PAIR_PCT: u32 = 90;
+/// Of 1,000 sessions at least this many find a planted pair, alone or beside the paper's effects.
+const PAIR_FOUND_PER_MILLE: u32 = 995;
 
 /// Nothing does anything: at most one session in a hundred saves a profile.
 fn nothing_to_find(sessions: u32) {
@@ -106,17 +105,21 @@ fn the_papers_card(sessions: u32) {
     assert!(tally.most_processes <= 80, "{tally:?}");
 }
 
-/// Two settings worth 8 % together and nothing alone are found in at least 98 of 100 sessions (987 of 1,000 measured).
+/// Two settings worth 8 % together and nothing alone (found in 998 of 1,000).
 fn a_planted_pair(sessions: u32) {
     let truth = Truth::neutral(187.0, 22.81).pair(&["async=off", "fa-sparse=off"], 1.0, 1.08);
     let wanted = [("async", "off"), ("fa-sparse", "off")];
     let tally = study("planted pair", sessions, &rx580_plan(), &truth, &wanted);
-    assert!(tally.found * 100 >= sessions * 98, "{tally:?}");
+    assert!(
+        tally.found * 1000 >= sessions * PAIR_FOUND_PER_MILLE,
+        "{tally:?}"
+    );
     assert_eq!(tally.worse_than_stock, 0, "{tally:?}");
     assert!(tally.most_processes <= 80, "{tally:?}");
 }
 
-/// The same beside the paper's effects, with the second value of a dimension in the pair.
+/// The same beside a setting worth 67 % and several harmful ones, with the second value of a dimension in the pair (found
+/// in 995 of 1,000).
 fn a_pair_beside_the_papers_effects(sessions: u32) {
     let pair = ["nodes-per-submit=400", "multi-add=off"];
     let truth = Truth::rx580().pair(&pair, 1.0, 1.08);
@@ -132,7 +135,10 @@ fn a_pair_beside_the_papers_effects(sessions: u32) {
         &truth,
         &wanted,
     );
-    assert!(tally.found * 100 >= sessions * HARD_PAIR_PCT, "{tally:?}");
+    assert!(
+        tally.found * 1000 >= sessions * PAIR_FOUND_PER_MILLE,
+        "{tally:?}"
+    );
     assert_eq!(tally.worse_than_stock, 0, "{tally:?}");
     assert!(tally.most_processes <= 80, "{tally:?}");
 }

@@ -36,17 +36,21 @@ fn trend(runs: &[Shares]) -> Option<Trend> {
     Trend::fit(&points)
 }
 
-/// `t · √2 · s`, percent, with `s` the spread of the baseline's run means around their trend, pooled over the tests since
-/// two to four runs of one test say little.
-fn noise_pct(runs: &[Shares], trend: Option<&Trend>) -> f64 {
+/// `t · √2 · s`, percent, with `s` the spread of run means around the trend within each configuration that was measured
+/// more than once, pooled over configurations and tests since a few runs of one test say little.
+fn noise_pct(configurations: &[Vec<Shares>], trend: Option<&Trend>) -> f64 {
     let level = |x: f64| trend.map_or(1.0, |t| t.level(x as usize));
-    let squares: f64 = runs
-        .iter()
-        .flat_map(|(x, shares)| shares.iter().map(|share| (share - level(*x)).powi(2)))
-        .sum();
-    let tests = runs.first().map_or(0, |r| r.1.len()) as f64;
-    let fitted = f64::from(u8::from(trend.is_some()));
-    let freedom = tests * (runs.len() as f64 - 1.0) - fitted;
+    let mut squares = 0.0;
+    let mut freedom = -f64::from(u8::from(trend.is_some()));
+    for runs in configurations.iter().filter(|runs| !runs.is_empty()) {
+        let n = runs.len() as f64;
+        let middle = runs.iter().map(|(x, _)| level(*x)).sum::<f64>() / n;
+        for (x, shares) in runs {
+            let residual = |share: &f64| (share - level(*x) / middle).powi(2);
+            squares += shares.iter().map(residual).sum::<f64>();
+        }
+        freedom += (n - 1.0) * runs.first().map_or(0, |r| r.1.len()) as f64;
+    }
     let deviation_pct = 100.0 * (squares / freedom).sqrt();
     // One run has no spread: nothing exceeds it.
     match upper_quantile(1.0 - NOISE_TAIL, freedom) {
@@ -96,6 +100,8 @@ pub(super) struct Baseline<'h> {
     pub stock_failure: Option<Failure>,
     objective: Objective,
     runs: Vec<(usize, &'h Recorded)>,
+    /// Runs of the best candidate, which tell of the noise as well.
+    best_runs: Vec<(usize, &'h [TestSamples])>,
     trend: Option<Trend>,
     noise_pct: f64,
 }
@@ -139,6 +145,7 @@ impl<'h> Baseline<'h> {
             stock_failure: None,
             objective: plan.objective.clone(),
             runs: Vec::new(),
+            best_runs: Vec::new(),
             trend: None,
             noise_pct: f64::INFINITY,
         };
@@ -156,7 +163,11 @@ impl<'h> Baseline<'h> {
         session: &mut Session<'h>,
         repetitions: u32,
     ) -> Known<Result<(), Failure>> {
-        let purpose = format!("baseline {} of {IN_ALL}", self.runs.len() + 1);
+        let purpose = if self.runs.len() < IN_ALL {
+            format!("baseline {} of {IN_ALL}", self.runs.len() + 1)
+        } else {
+            "baseline again".to_owned()
+        };
         let order = session.order();
         let planned = plain_run(Stage::Baseline, &self.settings, repetitions, purpose);
         let recorded = session.run(planned)?;
@@ -164,10 +175,22 @@ impl<'h> Baseline<'h> {
             return Ok(Err(failure));
         }
         self.runs.push((order, recorded));
-        let shares = self.shares();
-        self.trend = trend(&shares);
-        self.noise_pct = noise_pct(&shares, self.trend.as_ref());
+        self.update();
         Ok(Ok(()))
+    }
+
+    /// Takes the runs of the best candidate into the noise.
+    pub fn pool(&mut self, best_runs: &[(usize, &'h [TestSamples])]) {
+        self.best_runs = best_runs.to_vec();
+        self.update();
+    }
+
+    fn update(&mut self) {
+        let runs: Vec<_> = self.valid().collect();
+        let own = self.shares(&runs);
+        self.trend = trend(&own);
+        let configurations = [own, self.shares(&self.best_runs)];
+        self.noise_pct = noise_pct(&configurations, self.trend.as_ref());
     }
 
     fn valid(&self) -> impl Iterator<Item = (usize, &'h [TestSamples])> {
@@ -199,19 +222,19 @@ impl<'h> Baseline<'h> {
         self.at(order, |samples| mean_rate(samples, test))
     }
 
-    /// Every run's rates as shares of their tests' means.
-    fn shares(&self) -> Vec<Shares> {
+    /// The rates of a configuration's runs as shares of their tests' means.
+    fn shares(&self, runs: &[(usize, &'h [TestSamples])]) -> Vec<Shares> {
         let tests = self.objective.tests();
-        let runs = self.valid().count() as f64;
-        let mean =
-            |test: &TestSpec| self.valid().map(|(_, s)| mean_rate(s, *test)).sum::<f64>() / runs;
+        let mean = |test: &TestSpec| {
+            runs.iter().map(|(_, s)| mean_rate(s, *test)).sum::<f64>() / runs.len() as f64
+        };
         let means: Vec<f64> = tests.iter().map(mean).collect();
-        let of_run = |(order, samples): (usize, &[TestSamples])| {
+        let of_run = |(order, samples): &(usize, &[TestSamples])| {
             let shares = tests.iter().zip(&means);
             let shares = shares.map(|(test, mean)| mean_rate(samples, *test) / mean);
-            (order as f64, shares.collect())
+            (*order as f64, shares.collect())
         };
-        self.valid().map(of_run).collect()
+        runs.iter().map(of_run).collect()
     }
 
     /// What a difference of two readings must exceed, percent.

@@ -44,10 +44,20 @@ pub(super) fn reduce<'h>(
         let purpose = format!("without {dimension}");
         let tried_before = search.candidates.len();
         let reduced = search.measure(session, Stage::DropOne, &without, &purpose)?;
-        let loss = match (search.ratio(finalist), search.ratio(reduced)) {
+        let loss = |search: &Search<'_, '_>| match (search.ratio(finalist), search.ratio(reduced)) {
             (Some(whole), Some(reduced)) => 100.0 * (1.0 - reduced / whole),
             _ => f64::INFINITY,
         };
+        let noise_pct = search.baseline.noise_pct();
+        // A lucky reading must not cost a setting its place.
+        let doubtful = noise_pct / 2.0 < loss(search) && loss(search) <= noise_pct;
+        if doubtful
+            && search.candidates[reduced].runs.len() < 2
+            && session.left() > CONFIRMATION_RESERVE
+        {
+            search.measure_again(session, reduced, &format!("{purpose} again"))?;
+        }
+        let loss = loss(search);
         if reduced == tried_before {
             let candidate = search.candidates[reduced].clone();
             session.notes.push(TuneNote::Screened { candidate });
@@ -55,7 +65,7 @@ pub(super) fn reduce<'h>(
         let still_gains = search
             .ratio(reduced)
             .is_some_and(|r| 100.0 * (r - 1.0) > MIN_EFFECT_PCT);
-        if still_gains && loss <= search.baseline.noise_pct() && !search.harmed(reduced) {
+        if still_gains && loss <= noise_pct && !search.harmed(reduced) {
             kept = reduced;
         }
     }

@@ -21,7 +21,7 @@ pub const MAX_PROCESSES: u32 = 80;
 pub const SCREENING_REPETITIONS: u32 = 3;
 /// Processes kept free for one full confirmation: a warm-up and two arms of twelve.
 pub const CONFIRMATION_RESERVE: u32 = 25;
-/// Processes that screening leaves for the pair stage: three levels of six unions.
+/// Processes that screening leaves for the pair stage: two runs of the best, about six unions, one repeat, eight to narrow it down.
 pub const PAIR_RESERVE: u32 = 18;
 /// Processes kept free for the drop-one check of a winner with four settings.
 pub const DROP_ONE_RUNS: u32 = 4;

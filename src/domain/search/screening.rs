@@ -136,7 +136,8 @@ impl<'h> Search<'_, 'h> {
         false
     }
 
-    fn rerun_baseline(&mut self, session: &mut Session<'h>) -> Known<()> {
+    /// One more baseline run; that it failed is only told.
+    pub fn rerun_baseline(&mut self, session: &mut Session<'h>) -> Known<()> {
         if let Err(failure) = self
             .baseline
             .rerun(session, self.plan.screening_repetitions)?

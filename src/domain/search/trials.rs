@@ -101,6 +101,10 @@ impl<'p, 'h> Search<'p, 'h> {
         if first {
             self.measure_again(session, index, &format!("{purpose} again"))?;
         }
+        if first && self.wins(index, least_pct) && self.is_small(index) {
+            self.rerun_best(session)?;
+            self.measure_again(session, index, &format!("{purpose} once more"))?;
+        }
         let adopted = first && self.wins(index, least_pct);
         let harmed = self.harmed(index);
         let candidate = &mut self.candidates[index];
@@ -237,20 +241,24 @@ impl<'p, 'h> Search<'p, 'h> {
         probe_if_lost(session, &self.baseline.settings, None, failure)
     }
 
-    /// The gain of a union on the best, percent, where it exceeds noise and `least_pct`. Only a hint: it is not adopted.
-    pub fn promises(
-        &mut self,
-        session: &mut Session<'h>,
-        settings: &Settings,
-        purpose: &str,
-        least_pct: f64,
-    ) -> Known<Option<f64>> {
-        let index = self.measure(session, Stage::Pairs, settings, purpose)?;
-        let candidate = self.candidates[index].clone();
-        session.notes.push(TuneNote::Screened { candidate });
-        Ok(self
-            .gain_over(index, self.best)
-            .filter(|_| self.wins(index, least_pct)))
+    /// One more run of the best so far, which also tells of the noise.
+    pub fn rerun_best(&mut self, session: &mut Session<'h>) -> Known<()> {
+        let Some(best) = self.best else {
+            return self.rerun_baseline(session);
+        };
+        self.measure_again(session, best, "best so far again")?;
+        if self.ratio(best).is_none() {
+            // It failed: nothing more is built on it.
+            self.best = None;
+        }
+        self.baseline.pool(&self.readings[best]);
+        Ok(())
+    }
+
+    /// A gain below twice the noise: a slow reading of the best could pass for it.
+    fn is_small(&self, index: usize) -> bool {
+        let small = 2.0 * self.baseline.noise_pct();
+        self.gain_over(index, self.best).is_some_and(|g| g < small)
     }
 
     /// It beats the best by more than noise and `least_pct`, and no guarded metric is clearly harmed.

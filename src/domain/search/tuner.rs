@@ -206,9 +206,9 @@ impl Method for TunePlan {
             .sum::<usize>();
         let values = u32::try_from(values).unwrap_or(u32::MAX);
         let stale = u32::from(self.first_candidate.is_some());
-        // Six unions, where there is anything to pair.
+        // Two runs of the best and three unions, where there is anything to pair.
         let pairs = if self.offer.dimensions.len() > 1 {
-            6
+            5
         } else {
             0
         };
