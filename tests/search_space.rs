@@ -193,8 +193,8 @@ fn c43_a_micro_batch_beyond_half_the_prompt_is_not_offered() {
     assert_eq!(
         refused,
         [
-            "no-op below a prompt of 2048 tokens",
-            "no-op below a prompt of 4096 tokens"
+            "searched with prompts of 2048 tokens or more: shorter ones hardly fill it",
+            "searched with prompts of 4096 tokens or more: shorter ones hardly fill it"
         ]
     );
 }

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::domain::types::{Backend, Goal, RequestShape};
 use crate::wiring;
 
-use super::values::{Words, command_words, duration_secs, request_shape};
+use super::values::{duration_secs, request_shape};
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -170,8 +170,8 @@ pub struct Workload {
     /// Repetitions in a process, instead of the planned number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
     pub reps: Option<u32>,
-    /// Processes per arm in the confirmation, instead of the planned number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
+    /// Processes per arm in the confirmation, instead of the planned number; fewer than 3 cannot be judged
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=MAX_COUNT))]
     pub processes: Option<u32>,
     /// Tokens of the prompt test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -206,7 +206,10 @@ pub struct Tune {
     #[arg(long, value_name = "DIM,…", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Go on with a session: this one, or the last that did not end
-    #[arg(long, value_name = "SESSION", num_args = 0..=1)]
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, conflicts_with_all = [
+        "runtime", "device", "goal", "reps", "processes", "prompt_tokens", "gen_tokens", "depth", "request",
+        "allow_kv_quant", "time_limit", "only", "dry_run",
+    ])]
     #[expect(
         clippy::option_option,
         reason = "absent, given bare, given with a value: clap's own way"
@@ -215,9 +218,6 @@ pub struct Tune {
     /// Print the candidates and the expected time; measure nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// A further baseline the winner must not lose to, e.g. "llama-server -ngl 99 -fa on"
-    #[arg(long, value_name = "COMMAND", value_parser = command_words)]
-    pub against: Option<Words>,
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::io;
 
-use crate::engine::message::JobError;
+use crate::engine::message::{JobError, USAGE};
 use crate::ports::PortError;
 
 use super::text::clean;
@@ -109,11 +109,17 @@ impl From<PortError> for CliError {
 
 impl From<JobError> for CliError {
     fn from(error: JobError) -> Self {
-        Self::Failed(Failure {
+        let is_usage = error.code == USAGE;
+        let failure = Failure {
             headline: error.headline,
             causes: error.cause,
             hint: error.hint,
-        })
+        };
+        if is_usage {
+            Self::Usage(failure)
+        } else {
+            Self::Failed(failure)
+        }
     }
 }
 

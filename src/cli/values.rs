@@ -1,23 +1,6 @@
 //! Values of arguments that need more than one word to check.
 
 use crate::domain::types::RequestShape;
-
-/// A command line split into words; one value for clap, which reads a bare `Vec` as many.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words(pub Vec<String>);
-
-/// Splits as a POSIX shell would, and never runs one.
-///
-/// # Errors
-/// An open quote, or no word at all.
-pub fn command_words(text: &str) -> Result<Words, String> {
-    let words = shell_words::split(text).map_err(|e| e.to_string())?;
-    if words.is_empty() {
-        return Err("the command is empty".to_owned());
-    }
-    Ok(Words(words))
-}
-
 /// `1500,300`.
 ///
 /// # Errors
@@ -101,24 +84,5 @@ mod tests {
         for text in ["1000", "0,5", "5,", "1,2,3", "a,b"] {
             assert!(request_shape(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_command_is_split_like_a_shell_and_not_run() {
-        let words = command_words(r#"llama-server -m "my model.gguf" -ngl 99; rm x"#).unwrap();
-        assert_eq!(
-            words.0,
-            [
-                "llama-server",
-                "-m",
-                "my model.gguf",
-                "-ngl",
-                "99;",
-                "rm",
-                "x"
-            ]
-        );
-        assert!(command_words("llama-server \"open").is_err());
-        assert!(command_words("  ").is_err());
     }
 }

@@ -35,7 +35,8 @@ pub fn compare(baseline: &Parsed, candidate: &Parsed) -> Report {
             continue;
         }
         let mut comparison = compare_test(&a, &b);
-        if let Some(reason) = &damaged {
+        let mixed = mixed("baseline", &a).or_else(|| mixed("candidate", &b));
+        if let Some(reason) = damaged.as_ref().or(mixed.as_ref()) {
             comparison.verdict = Verdict::Inconclusive;
             comparison.reason.clone_from(reason);
         }
@@ -66,7 +67,46 @@ pub fn compare(baseline: &Parsed, candidate: &Parsed) -> Report {
     report
         .notices
         .extend(differing(baseline, candidate, "model", model));
+    for field in ["gpu_info", "cpu_info", "backends", "n_threads"] {
+        let of = |r: &Record| r.raw.get(field).map(ToString::to_string);
+        report
+            .notices
+            .extend(differing(baseline, candidate, field, of));
+    }
     report
+}
+
+/// What a record says of a run beside its configuration: may differ between repeats of one arm.
+const OF_THE_RUN: &[&str] = &[
+    "run",
+    "arm",
+    "position",
+    "model_filename",
+    "test_time",
+    "avg_ns",
+    "stddev_ns",
+    "avg_ts",
+    "stddev_ts",
+    "samples_ns",
+    "samples_ts",
+];
+
+/// Why records of one test are no repeats of one arm: another configuration is another arm, not another sample.
+fn mixed(side: &str, records: &[&Record]) -> Option<String> {
+    let (first, others) = records.split_first()?;
+    let differs = |field: &str| {
+        others
+            .iter()
+            .any(|r| r.raw.get(field) != first.raw.get(field))
+    };
+    let fields = first.raw.as_object()?.keys().map(String::as_str);
+    let differing: Vec<&str> = fields
+        .filter(|f| !OF_THE_RUN.contains(f) && differs(f))
+        .collect();
+    (!differing.is_empty()).then(|| {
+        let fields = differing.join(", ");
+        format!("the {side} mixes configurations that differ in {fields}: give each its own file")
+    })
 }
 
 /// Tests in order of first appearance.

@@ -10,7 +10,7 @@ use crate::ports::SessionKind;
 use super::Ports;
 use super::job::{Ended, JobContext};
 use super::measure::{Bench, notice_of, stage_infos};
-use super::message::{AbRequest, JobError};
+use super::message::{AbRequest, JobError, USAGE};
 use super::prepare::Workplace;
 use super::report::{self, Overhead};
 use super::tune::{begin, close};
@@ -67,6 +67,7 @@ fn compare(
 ) -> Result<AbOutcome, Ended> {
     let mut driver: Ab = bench.resume(plan.clone())?;
     context.started("ab", Some(bench.session), stage_infos(&driver));
+    bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut driver, context)?;
     match &outcome.failure {
         Some(failure) => Err(JobError::new("arm-failed", outcome.reason.clone())
@@ -134,7 +135,7 @@ fn arm(text: &str, ports: &Ports) -> Result<Arm, JobError> {
     if text == "stock" || text.contains('=') {
         let settings = SearchSpace::default()
             .parse_settings(text)
-            .map_err(|e| JobError::new("settings", e.to_string()))?;
+            .map_err(|e| JobError::new(USAGE, e.to_string()))?;
         return Ok(Arm {
             settings,
             runtime: None,
@@ -160,7 +161,7 @@ fn planned(request: &AbRequest, a: &Arm, b: &Arm) -> Result<AbPlan, JobError> {
         request.depth,
         sets_batch(a) || sets_batch(b),
     )
-    .map_err(|e| JobError::new("plan", e.to_string()))?;
+    .map_err(|e| JobError::new(USAGE, e.to_string()))?;
     plan.repetitions = request.repetitions;
     plan.processes = request.processes;
     Ok(plan)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{
     Driver, Method, Progress, Remark, SearchSpace, SettingsError, Step, Tool, TuneNote,
 };
@@ -73,6 +74,34 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(driver)
+    }
+
+    /// Tells, and keeps with the session, what may spoil it now and what is kept away from its runs.
+    pub fn tell_conditions(&self, context: &mut JobContext) -> Result<(), Ended> {
+        let machine = &self.place.machine;
+        let inherited = machine.inherited_env.keys().map(|name| Notice {
+            level: NoticeLevel::Info,
+            code: "inherited-env".to_owned(),
+            text: format!("{name} is set here; no run of Flux inherits it"),
+        });
+        let mut told: Vec<Notice> = inherited.collect();
+        // The momentary readings of an exported machine say nothing of this one.
+        if !machine.simulated {
+            let found = doctor::findings(machine, &Facts::default()).into_iter();
+            told.extend(found.filter(|f| f.level == Level::Warning).map(|f| Notice {
+                level: NoticeLevel::Warning,
+                code: f.code,
+                text: format!("{}; {}", f.title, f.advice),
+            }));
+        }
+        let kept = self.ports.store.notices(self.session)?;
+        for notice in told {
+            if !kept.contains(&notice) {
+                self.ports.store.append_notice(self.session, &notice)?;
+            }
+            context.emit(EventKind::Notice(notice));
+        }
+        Ok(())
     }
 
     /// Makes runs until the method is done or the job is cancelled.

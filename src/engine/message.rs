@@ -47,8 +47,6 @@ pub struct TuneRequest {
     pub depth: u32,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
-    /// A further baseline the winner must not lose to: the user's own llama-server command, split into words.
-    pub against: Option<Vec<String>>,
 }
 
 /// What `flux ab` is asked to do.
@@ -229,6 +227,9 @@ pub enum Outcome {
         error: JobError,
     },
 }
+
+/// Code of an error in what was asked for, rather than in doing it: the command line ends with status 2.
+pub const USAGE: &str = "usage";
 
 /// An error that crosses threads and is shown to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use crate::domain::types::{
 };
 
 use super::Ports;
-use super::message::{JobError, TuneRequest};
+use super::message::{JobError, TuneRequest, USAGE};
 
 /// Device memory left free for the desktop, the driver and what grows during a run.
 const MEMORY_RESERVE: Bytes = Bytes::mib(512);
@@ -140,7 +140,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     };
     let offer = SearchSpace::default()
         .offer(&place.capabilities(), &rules)
-        .map_err(|e| JobError::new("unknown-setting", e.to_string()))?;
+        .map_err(|e| JobError::new(USAGE, e.to_string()))?;
     let plan = TunePlan::new(
         offer,
         PlanInput {
@@ -157,7 +157,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             memory_limits: place.target.memory_limits.clone(),
         },
     )
-    .map_err(|e| JobError::new("plan", e.to_string()))?;
+    .map_err(|e| JobError::new(USAGE, e.to_string()))?;
     let config = TuneConfig {
         request: request.clone(),
         target: place.target.clone(),
@@ -210,7 +210,12 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value
         }
     }
     let driver = crate::domain::search::Tuner::new(config.plan.clone());
-    let processes = driver.progress().total;
+    // Without a candidate nothing is measured.
+    let processes = if candidates.is_empty() {
+        0
+    } else {
+        driver.progress().total
+    };
     let past = ports.store.sessions(PAST_SESSIONS)?;
     let known = past
         .iter()

@@ -44,6 +44,8 @@ pub struct Explanation {
     pub describe: String,
     /// The screening run that introduced it.
     pub run_id: i64,
+    /// Its place in the session, from 1: the number progress and `flux show` give it.
+    pub run_number: u32,
     /// What that run measured, in words.
     pub run_metric_text: String,
     /// What the confirmation found, in words.
@@ -229,6 +231,7 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         setting: i.dimension,
         value: i.value,
         run_id: i.run.id,
+        run_number: i.run.seq + 1,
         run_metric_text: measured(&i.run),
         confirmation_text: confirmation_text.clone(),
     };

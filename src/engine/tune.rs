@@ -40,6 +40,9 @@ pub fn perform(
 
 fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
     let (place, config) = prepare::tune(request, ports)?;
+    if config.plan.offer.dimensions.is_empty() && config.plan.first_candidate.is_none() {
+        return Err(nothing_to_try(&config).into());
+    }
     let session = begin(
         &place,
         SessionKind::Tune,
@@ -48,6 +51,22 @@ fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneCo
         ports,
     )?;
     Ok((place, config, session))
+}
+
+/// Every dimension asked for is refused here: said before anything is measured.
+fn nothing_to_try(config: &TuneConfig) -> JobError {
+    let mut error = JobError::new(
+        "nothing-to-try",
+        "no setting can be tried with this build, device and workload",
+    );
+    let refused = config.plan.offer.refused.iter();
+    error.cause = refused
+        .map(|r| match &r.value {
+            Some(value) => format!("{}={value}: {}", r.dimension, r.reason),
+            None => format!("{}: {}", r.dimension, r.reason),
+        })
+        .collect();
+    error.hint("`flux tune --dry-run` without --only shows what can be tried")
 }
 
 /// Begins a stored session.
@@ -143,13 +162,14 @@ fn search(
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
     context.started("tune", Some(session), stage_infos(&tuner));
-    for name in place.machine.inherited_env.keys() {
-        context.notice(
-            NoticeLevel::Info,
-            "inherited-env",
-            format!("{name} is set here; no run of Flux inherits it"),
+    if !bench.run_ids.is_empty() {
+        let kept = format!(
+            "goes on after the {} runs kept of session {session}",
+            bench.run_ids.len()
         );
+        context.notice(NoticeLevel::Info, "resumed", kept);
     }
+    bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut tuner, context)?;
     if let Some(failure) = &outcome.failure {
         return Err(JobError::new(NOTHING_RUNS, outcome.reason)

@@ -96,8 +96,15 @@ fn find(name: &str) -> PortResult<Shape> {
 }
 
 fn exists(output: &Path) -> PortError {
+    if !output.is_file() {
+        return PortError::new(format!(
+            "not a place for a model file: {}",
+            output.display()
+        ))
+        .hint("name a file that does not exist yet");
+    }
     PortError::new(format!("file exists already: {}", output.display()))
-        .hint("delete it or choose another name")
+        .hint("choose another name, or move it away")
 }
 
 /// A file that deletes itself unless it is given its name; readable as any other new file.

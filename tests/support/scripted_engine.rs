@@ -269,7 +269,6 @@ impl Desk {
             generated_tokens: None,
             depth: 0,
             resume,
-            against: None,
         })
     }
 

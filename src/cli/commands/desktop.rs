@@ -12,6 +12,7 @@ use crate::cli::error::{CliError, CliResult};
 pub fn run() -> CliResult {
     let commands: Vec<String> = Cli::command()
         .get_subcommands()
+        .filter(|command| !command.is_hide_set())
         .map(|command| command.get_name().to_owned())
         .collect();
     Err(

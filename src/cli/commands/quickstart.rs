@@ -137,7 +137,6 @@ fn request(model: &std::path::Path, build: &Runtime, time_limit_secs: f64) -> Tu
         generated_tokens: None,
         depth: 0,
         resume: None,
-        against: None,
     }
 }
 

@@ -103,7 +103,6 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         generated_tokens: gen_tokens,
         depth,
         resume,
-        against: args.against.map(|words| words.0),
     })
 }
 
@@ -121,7 +120,18 @@ fn resumable(
                 "session {id} is no `flux tune` session"
             )));
         }
-        return Ok((model.unwrap_or(session.begun.model.path), id));
+        let measured = session.begun.model.path;
+        if model
+            .as_ref()
+            .is_some_and(|given| !same_file(given, &measured))
+        {
+            return Err(CliError::usage(format!(
+                "session {id} measures another model: {}",
+                measured.display()
+            ))
+            .hint("leave -m out to go on with it"));
+        }
+        return Ok((measured, id));
     }
     for line in ports.store.sessions(RESUME_DEPTH)? {
         if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {

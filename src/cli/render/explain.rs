@@ -29,8 +29,9 @@ pub fn explanation(plan: &RunPlan, style: Style) -> String {
         ),
         None => "No profile for this model on this machine: stock settings. `flux tune` looks for one.\n".to_owned(),
     };
+    let session = plan.profile.as_ref().map_or(0, |p| p.session);
     for entry in &plan.explanation {
-        text.push_str(&setting(entry, style));
+        text.push_str(&setting(entry, session, style));
     }
     let _ = write!(
         text,
@@ -41,13 +42,13 @@ pub fn explanation(plan: &RunPlan, style: Style) -> String {
     text
 }
 
-fn setting(entry: &Explanation, style: Style) -> String {
+fn setting(entry: &Explanation, session: i64, style: Style) -> String {
     let title = format!("{}={}", clean(&entry.setting), clean(&entry.value));
     format!(
-        "\n{}\n  {}\n  Screened by run {}: {}\n  Confirmed: {}\n",
+        "\n{}\n  {}\n  Screened by run {} of session {session}: {}\n  Confirmed: {}\n",
         style.heading(&title),
         clean(&entry.describe),
-        entry.run_id,
+        entry.run_number,
         clean(&entry.run_metric_text),
         clean(&entry.confirmation_text),
     )
@@ -87,6 +88,7 @@ mod tests {
                 value: "on".to_owned(),
                 describe: "one queue".to_owned(),
                 run_id: 17,
+                run_number: 9,
                 run_metric_text: "tg128 38.20 tok/s, stock 22.81".to_owned(),
                 confirmation_text: "+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs".to_owned(),
             }],
@@ -104,7 +106,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("graphics-queue=on\n  one queue\n  Screened by run 17: tg128 38.20 tok/s, stock 22.81\n  Confirmed: +68.3 %"),
+            text.contains("graphics-queue=on\n  one queue\n  Screened by run 9 of session 5: tg128 38.20 tok/s, stock 22.81\n  Confirmed: +68.3 %"),
             "{text}"
         );
     }

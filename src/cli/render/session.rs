@@ -78,9 +78,8 @@ fn run(run: &StoredRun) -> String {
         .side
         .map_or_else(String::new, |side| format!(", arm {side:?}"));
     let mut text = format!(
-        "  {:>3}. run {}, {}{side}: {} [{}]\n",
+        "  run {:>3}, {}{side}: {} [{}]\n",
         run.seq + 1,
-        run.id,
         run.planned.stage.words(),
         settings_words(&run.planned.settings),
         span(run.run.wall_secs),
@@ -348,8 +347,8 @@ pub(crate) mod tests {
         let text = show(&evidence(), false, Style::PLAIN);
         for part in [
             "Session 5: tune\n",
-            "    1. run 31, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 tok/s  (32.00 40.00)\n",
-            "    2. run 32, screening: Graphics queue on [12 s]\n       failed: out of memory: cudaMalloc failed\n",
+            "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 tok/s  (32.00 40.00)\n",
+            "  run   2, screening: Graphics queue on [12 s]\n       failed: out of memory: cudaMalloc failed\n",
             "Verdict 2 on Graphics queue on: improved\ntg128  Improved: +68.3 %",
             "Notices\n  warning: on battery\n",
             "Ended: done, 1970-01-01 00:01 UTC, improved\n",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::stats::upper_quantile;
+use crate::domain::stats::{MAX_CV_PCT, Summary, upper_quantile};
 use crate::domain::types::{
     EarlyStop, Failure, RunOutcome, Settings, Stage, TestSamples, TestSpec,
 };
@@ -240,6 +240,20 @@ impl<'h> Baseline<'h> {
     /// What a difference of two readings must exceed, percent.
     pub const fn noise_pct(&self) -> f64 {
         self.noise_pct
+    }
+
+    /// Spread of the goal's metric between its runs around their common trend, percent; `None` below two runs.
+    pub fn cv_pct(&self) -> Option<f64> {
+        let level = |order: usize| self.trend.as_ref().map_or(1.0, |t| t.level(order));
+        let scores = self
+            .valid()
+            .map(|(order, s)| self.objective.run_score(s) / level(order));
+        Summary::of(&scores.collect::<Vec<f64>>()).cv_pct
+    }
+
+    /// No confirmation against it could be judged: the verdict's own bound on the spread, met before it starts.
+    pub fn is_too_noisy(&self) -> bool {
+        self.cv_pct().is_some_and(|cv| cv > MAX_CV_PCT)
     }
 
     /// Change from the first to the last run on the trend, percent; `None` where no drift is told from noise.

@@ -1,6 +1,6 @@
 //! Finalists: at most three, one after the other, each reduced to what earns its place, then confirmed as it is.
 
-use crate::domain::stats::{MIN_EFFECT_PCT, MIN_PROCESSES, RunCost};
+use crate::domain::stats::{MAX_CV_PCT, MIN_EFFECT_PCT, MIN_PROCESSES, RunCost};
 use crate::domain::types::{PlannedRun, Settings, Side, Stage, Verdict};
 
 use super::confirmation::{Arms, Confirmation, Rejection, Size};
@@ -8,8 +8,12 @@ use super::drop_one;
 use super::guard;
 use super::outcome::CandidateStatus;
 use super::plan::MAX_FINALISTS;
+use super::screening::{PROCESS_BUDGET, TIME_LIMIT};
 use super::session::{Known, Session, TuneNote, probe_if_lost, warm_up};
 use super::trials::Search;
+
+/// Codes of the remarks that candidates were left untried.
+const LEFT_UNTRIED: [&str; 2] = [TIME_LIMIT, PROCESS_BUDGET];
 
 /// What the confirmations came to.
 pub(super) struct Decision {
@@ -24,16 +28,12 @@ pub(super) fn decide<'h>(
     search: &mut Search<'_, 'h>,
     session: &mut Session<'h>,
 ) -> Known<Decision> {
-    let mut decision = Decision {
-        verdict: Verdict::Unchanged,
-        reason: format!(
-            "no candidate beat the baseline by more than {MIN_EFFECT_PCT:.0} % in screening"
-        ),
-        winner: None,
-        confirmations: Vec::new(),
-    };
     for index in 0..search.candidates.len() {
         search.refresh(index);
+    }
+    let mut decision = Decision::without_a_winner(search, session);
+    if search.baseline.is_too_noisy() {
+        return Ok(decision);
     }
     for _ in 0..MAX_FINALISTS {
         let Some(finalist) = next(search, &decision.confirmations) else {
@@ -65,6 +65,39 @@ pub(super) fn decide<'h>(
 }
 
 impl Decision {
+    /// What it comes to when nothing is confirmed. A baseline that varies too much to be judged, or candidates nobody had
+    /// time to try, leave the question open: that is not *unchanged*.
+    fn without_a_winner(search: &Search<'_, '_>, session: &Session<'_>) -> Self {
+        let noise = search.baseline.noise_pct();
+        let nothing = format!(
+            "no candidate beat the baseline by more than {MIN_EFFECT_PCT:.0} % in screening (noise ±{noise:.1} %)"
+        );
+        let (verdict, reason) = if search.baseline.is_too_noisy() {
+            let cv = search.baseline.cv_pct().unwrap_or(f64::NAN);
+            let reason = format!(
+                "the baseline's own runs vary by {cv:.0} %: above {MAX_CV_PCT:.0} % nothing is judged, so nothing was confirmed; `flux doctor` says what may disturb them"
+            );
+            (Verdict::Inconclusive, reason)
+        } else if session
+            .remarks
+            .iter()
+            .any(|r| LEFT_UNTRIED.contains(&r.code.as_str()))
+        {
+            (
+                Verdict::Inconclusive,
+                format!("{nothing}, and some were left untried"),
+            )
+        } else {
+            (Verdict::Unchanged, nothing)
+        };
+        Self {
+            verdict,
+            reason,
+            winner: None,
+            confirmations: Vec::new(),
+        }
+    }
+
     fn all_rejected(&self) -> bool {
         self.confirmations.iter().all(|c| c.rejected.is_some())
     }

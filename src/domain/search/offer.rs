@@ -338,7 +338,10 @@ fn numbers(
         if number.prompt_bound && n > u64::from(rules.max_prompt) / 2 {
             refuse(
                 Some(choice.clone()),
-                format!("no-op below a prompt of {} tokens", 2 * n),
+                format!(
+                    "searched with prompts of {} tokens or more: shorter ones hardly fill it",
+                    2 * n
+                ),
             );
         } else if Some(n) != stock && number.allows(n) && !offered.contains(&n) {
             offered.push(n);

@@ -9,6 +9,11 @@ use super::plan::{CONFIRMATION_RESERVE, DROP_ONE_RUNS, PAIR_RESERVE};
 use super::session::{Known, Session};
 use super::trials::{Search, TriedValue};
 
+/// Code of the remark that the time limit left candidates untried.
+pub(super) const TIME_LIMIT: &str = "time-limit";
+/// Code of the remark that the process budget did.
+pub(super) const PROCESS_BUDGET: &str = "process-budget";
+
 impl<'h> Search<'_, 'h> {
     /// Screens a stale profile's settings, then every value on offer.
     pub fn screen(&mut self, session: &mut Session<'h>) -> Known<()> {
@@ -118,8 +123,8 @@ impl<'h> Search<'_, 'h> {
         if self.out_of_time(session) {
             session.remark(
                 true,
-                "time-limit",
-                format!("the time limit was reached with {untried} candidates untried; the best so far is confirmed"),
+                TIME_LIMIT,
+                format!("the time limit was reached with {untried} candidates untried: only what is known by now can be confirmed"),
             );
             return true;
         }
@@ -128,7 +133,7 @@ impl<'h> Search<'_, 'h> {
         if session.left() <= reserve {
             session.remark(
                 true,
-                "process-budget",
+                PROCESS_BUDGET,
                 format!("{untried} candidates were not tried: a session has {} processes; choose with --only", self.plan.max_processes),
             );
             return true;
