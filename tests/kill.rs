@@ -46,8 +46,11 @@ struct Running {
 
 impl Running {
     fn start(bed: &Bed, args: &[&str]) -> Self {
-        let mut command = bed.tune(ONLY);
-        command.args(args);
+        // A session that goes on takes no other orders than to go on.
+        let mut command = match args {
+            [] => bed.tune(ONLY),
+            resume => bed.flux(&[&["tune", "--json"], resume].concat()),
+        };
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
