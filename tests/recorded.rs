@@ -1,0 +1,72 @@
+//! Recorded sessions judged again from their samples: the README's numbers are theirs.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+use std::collections::BTreeMap;
+
+use flux::domain::stats::{Ordered, confirm};
+use flux::domain::types::{Comparison, Verdict};
+
+/// The confirmation of one test of a recorded session, from the mean of each run and its place in run order.
+fn confirmation(file: &str, test: &str) -> Comparison {
+    let path = format!("{}/tests/recorded/{file}.csv", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    // session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome
+    let mut runs: BTreeMap<u32, (String, Vec<f64>)> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields[3] == "confirmation" && fields[6] == test {
+            let run = runs.entry(fields[2].parse().unwrap()).or_default();
+            run.0 = fields[4].to_owned();
+            run.1.push(fields[9].parse().unwrap());
+        }
+    }
+    let arm = |side: &str| -> Vec<Ordered> {
+        let places = runs.values().enumerate().filter(|(_, (of, _))| of == side);
+        let run_mean = |(place, (_, rates)): (usize, &(String, Vec<f64>))| Ordered {
+            position: place as f64 + 1.0,
+            value: rates.iter().sum::<f64>() / rates.len() as f64,
+        };
+        places.map(run_mean).collect()
+    };
+    confirm(&arm("A"), &arm("B"))
+}
+
+/// Change and interval as the README prints them, the runs per arm, the verdict.
+fn assert_reads(c: &Comparison, change: &str, interval: [&str; 2], n: usize, verdict: Verdict) {
+    let decimals = change.split_once('.').map_or(0, |(_, after)| after.len());
+    let shown = |x: f64| format!("{x:+.decimals$}");
+    let [low, high] = c.ci95_pct.unwrap();
+    assert_eq!(shown(c.change_pct), change);
+    assert_eq!([shown(low), shown(high)], interval);
+    assert_eq!((c.baseline.n, c.candidate.n), (n, n));
+    assert_eq!(c.verdict, verdict, "{}", c.reason);
+}
+
+#[test]
+fn the_h200_tune_reads_as_the_readme_says() {
+    let file = "h200-qwen3-4b-tune";
+    let tg = confirmation(file, "tg128");
+    assert_reads(&tg, "+3.6", ["+2.7", "+4.4"], 12, Verdict::Improved);
+    let pp = confirmation(file, "pp2048");
+    assert_reads(&pp, "-0.1", ["-1.0", "+0.9"], 12, Verdict::Inconclusive);
+}
+
+#[test]
+fn the_h200_comparisons_read_as_the_readme_says() {
+    let on = confirmation("h200-qwen3-4b-ab-graph-opt", "tg128");
+    assert_reads(&on, "+5.6", ["+4.8", "+6.4"], 12, Verdict::Improved);
+    let stock = confirmation("h200-qwen3-4b-ab-stock", "tg128");
+    assert_reads(&stock, "+0.2", ["-0.7", "+1.0"], 12, Verdict::Inconclusive);
+}
+
+#[test]
+fn the_cpu_tune_reads_as_the_readme_says() {
+    let file = "gemma3-270m-cpu-tune";
+    let tg = confirmation(file, "tg128");
+    assert_reads(&tg, "+2", ["-9", "+15"], 4, Verdict::Inconclusive);
+    assert!(tg.candidate.cv_pct.unwrap() > 10.0);
+    let pp512 = confirmation(file, "pp512");
+    assert_reads(&pp512, "+1", ["-7", "+10"], 4, Verdict::Inconclusive);
+    let pp2048 = confirmation(file, "pp2048");
+    assert_reads(&pp2048, "+13", ["+6", "+22"], 4, Verdict::Improved);
+}
