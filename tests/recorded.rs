@@ -16,7 +16,7 @@ fn confirmation(file: &str, test: &str) -> Comparison {
         let fields: Vec<&str> = line.split(',').collect();
         if fields[3] == "confirmation" && fields[6] == test {
             let run = runs.entry(fields[2].parse().unwrap()).or_default();
-            run.0 = fields[4].to_owned();
+            fields[4].clone_into(&mut run.0);
             run.1.push(fields[9].parse().unwrap());
         }
     }
