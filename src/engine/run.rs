@@ -250,7 +250,7 @@ fn measured(run: &StoredRun) -> String {
     };
     let rates: Vec<String> = tests
         .iter()
-        .map(|t| format!("{} {} tok/s", t.test, three_digits(t.mean_rate())))
+        .map(|t| format!("{} {} t/s", t.test, three_digits(t.mean_rate())))
         .collect();
     format!("{} with {}", rates.join(", "), run.planned.settings)
 }

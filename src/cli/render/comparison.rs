@@ -119,7 +119,7 @@ pub fn quantity(label: &str, rate: f64) -> (f64, &'static str) {
     if label == REQUEST {
         (1.0 / rate, "s/request")
     } else {
-        (rate, "tok/s")
+        (rate, "t/s")
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     #[test]
     fn a_request_is_shown_in_seconds() {
         assert_eq!(quantity("request", 0.05), (20.0, "s/request"));
-        assert_eq!(quantity("tg128", 38.2), (38.2, "tok/s"));
+        assert_eq!(quantity("tg128", 38.2), (38.2, "t/s"));
     }
 
     #[test]
@@ -195,8 +195,8 @@ pub(crate) mod tests {
             metric(&judged(graphics_queue()), Style::PLAIN),
             "tg128  Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs\n\
              \x20 the whole interval is above +1 %\n\
-             \x20 baseline   22.7  tok/s  CV 0.3 %  8 runs\n\
-             \x20 candidate  38.2  tok/s  CV 0.3 %  8 runs\n\
+             \x20 baseline   22.7  t/s  CV 0.3 %  8 runs\n\
+             \x20 candidate  38.2  t/s  CV 0.3 %  8 runs\n\
              \x20 Welch: t = 317.00, df = 10.2, p < 0.0001, Hedges' g = 150.10\n"
         );
     }

@@ -89,7 +89,7 @@ mod tests {
                 describe: "one queue".to_owned(),
                 run_id: 17,
                 run_number: 9,
-                run_metric_text: "tg128 38.20 tok/s, stock 22.81".to_owned(),
+                run_metric_text: "tg128 38.20 t/s, stock 22.81".to_owned(),
                 confirmation_text: "+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs".to_owned(),
             }],
             notices: vec![],
@@ -106,7 +106,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("graphics-queue=on\n  one queue\n  Screened by run 9 of session 5: tg128 38.20 tok/s, stock 22.81\n  Confirmed: +68.3 %"),
+            text.contains("graphics-queue=on\n  one queue\n  Screened by run 9 of session 5: tg128 38.20 t/s, stock 22.81\n  Confirmed: +68.3 %"),
             "{text}"
         );
     }

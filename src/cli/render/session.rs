@@ -110,11 +110,11 @@ fn run(run: &StoredRun) -> String {
     text
 }
 
-/// `tg128  38.2 tok/s  (38.21 38.19 38.20)`: every repetition, none left out.
+/// `tg128  38.2 t/s  (38.21 38.19 38.20)`: every repetition, none left out.
 fn samples(test: &TestSamples) -> String {
     let all: Vec<String> = test.rates().iter().map(|r| format!("{r:.2}")).collect();
     format!(
-        "{}  {} tok/s  ({})",
+        "{}  {} t/s  ({})",
         test.test,
         rate(test.mean_rate(), None),
         all.join(" ")
@@ -347,7 +347,7 @@ pub(crate) mod tests {
         let text = show(&evidence(), false, Style::PLAIN);
         for part in [
             "Session 5: tune\n",
-            "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 tok/s  (32.00 40.00)\n",
+            "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 t/s  (32.00 40.00)\n",
             "  run   2, screening: Graphics queue on [12 s]\n       failed: out of memory: cudaMalloc failed\n",
             "Verdict 2 on Graphics queue on: improved\ntg128  Improved: +68.3 %",
             "Notices\n  warning: on battery\n",

@@ -184,7 +184,7 @@ fn baseline(document: &Document, style: Style) -> String {
         .unwrap_or_default();
     let shown: Vec<String> = rates
         .iter()
-        .filter_map(|(label, value)| Some(format!("{} {} tok/s", clean(label), rate_of(value)?)))
+        .filter_map(|(label, value)| Some(format!("{} {} t/s", clean(label), rate_of(value)?)))
         .collect();
     if shown.is_empty() {
         return String::new();
@@ -227,7 +227,7 @@ fn candidates(document: &Document, context: Context) -> String {
         ("#", Align::Right),
         ("Candidate", Align::Left),
         ("Change", Align::Right),
-        ("tok/s", Align::Right),
+        ("t/s", Align::Right),
         ("Became", Align::Left),
     ]);
     for candidate in ranked {
@@ -418,7 +418,7 @@ mod tests {
             table,
             [
                 "Screened, best first (pp512 / tg128)",
-                "  #  Candidate             Change       tok/s  Became",
+                "  #  Candidate             Change         t/s  Became",
                 "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmed",
                 "  1  Flash attention off  −11.3 %  193 / 20.2  rejected: slower",
                 "  3  Micro-batch 4096                   – / –  failed: out of memory",
@@ -430,7 +430,7 @@ mod tests {
     fn baseline_cost_and_next_step_are_said() {
         let text = result(&winner(), CONTEXT).unwrap();
         assert!(
-            text.contains("Baseline (stock): tg128 22.70 tok/s, pp512 187 tok/s\n"),
+            text.contains("Baseline (stock): tg128 22.70 t/s, pp512 187 t/s\n"),
             "{text}"
         );
         assert!(
