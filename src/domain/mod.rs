@@ -3,6 +3,7 @@
 pub mod bench_record;
 pub mod compare;
 pub mod doctor;
+pub mod environment;
 pub mod fingerprint;
 pub mod machine;
 pub mod search;

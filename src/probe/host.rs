@@ -7,14 +7,12 @@ use std::thread;
 
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, System};
 
+use crate::domain::doctor::is_secret;
+use crate::domain::environment::is_switch;
 use crate::domain::types::{Bytes, Host, RenderNodes};
 
 use super::system_root::{SystemRoot, file_name, read};
 
-/// Variables that change a stock llama.cpp run start with these.
-const ENV_PREFIXES: [&str; 2] = ["GGML_", "LLAMA_"];
-/// Parts of a variable's name that mean its value is nobody's business.
-const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 /// Stands for such a value.
 const SECRET: &str = "(secret, not shown)";
 
@@ -149,9 +147,9 @@ pub(super) fn inherited_env() -> BTreeMap<String, String> {
 }
 
 fn llama_variables(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
-    all.filter(|(name, _)| ENV_PREFIXES.iter().any(|p| name.starts_with(p)))
+    all.filter(|(name, _)| is_switch(name))
         .map(|(name, value)| {
-            let secret = SECRET_WORDS.iter().any(|w| name.contains(w));
+            let secret = is_secret(&name);
             let value = if secret { SECRET.to_owned() } else { value };
             (name, value)
         })

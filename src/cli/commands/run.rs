@@ -9,12 +9,10 @@ use crate::cli::args::Run;
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::Output;
 use crate::cli::render::explain;
+use crate::domain::environment::is_switch;
 use crate::engine::run::{RunPlan, RunRequest, prepare};
 
 use super::open::Place;
-
-/// Prefixes of variables that change llama.cpp: only the profile's own reach it (design section 4).
-const REMOVED_PREFIXES: &[&str] = &["GGML_", "LLAMA_"];
 
 /// Prints the command, explains it, or becomes it.
 ///
@@ -69,10 +67,7 @@ fn start(plan: &RunPlan, output: &Output) -> CliResult {
     command.args(arguments);
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();
-        if REMOVED_PREFIXES
-            .iter()
-            .any(|prefix| shown.starts_with(prefix))
-        {
+        if is_switch(&shown) {
             output.step(&format!("note: {shown} is set here and not passed on"));
             command.env_remove(&name);
         }

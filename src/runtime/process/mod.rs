@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::domain::environment::is_switch;
 use crate::ports::CancelToken;
 
 use group::Group;
@@ -30,8 +31,6 @@ const POLL_CLOSED: Duration = Duration::from_millis(1);
 const PIPE_GRACE: Duration = Duration::from_secs(2);
 /// Batches of lines in flight between the drains and the watcher; each holds at most one read.
 const BATCHES: usize = 16;
-/// Inherited variables with these prefixes would change what "stock" means (cases C10, C21).
-const SWITCH_PREFIXES: [&str; 2] = ["GGML_", "LLAMA_"];
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -83,12 +82,6 @@ impl Spec {
         }
         command
     }
-}
-
-/// Is this a variable llama.cpp reads? Windows compares names without case.
-fn is_switch(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SWITCH_PREFIXES.iter().any(|p| name.starts_with(p))
 }
 
 /// What the watcher of a child is told.
