@@ -4,44 +4,49 @@ use super::scene::{Anchor, Point, Role, Scene, caption};
 
 /// Room for one tick label, points: `100000` in captions and a gap.
 const TICK_ROOM: f32 = 64.0;
+/// Relative rounding that no reading reaches.
+const TOLERANCE: f64 = 1e-9;
 /// Steps of 1, 2 or 5 times a power of ten.
 const MANTISSAS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// A linear axis that begins and ends on a tick.
+/// A linear axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Axis {
+    /// Value at the left end.
     lo: f64,
+    /// Value at the right end.
+    hi: f64,
     step: f64,
-    steps: u32,
     left: f32,
     right: f32,
 }
 
 impl Axis {
-    /// The axis of the finite values of `values`, from `left` to `right` in points. Without any it is 0 to 1; one value
-    /// alone gets room on both sides.
+    /// The axis of the finite values of `values`, from `left` to `right` in points, beginning and ending on a tick.
+    /// Without any value it is 0 to 1; one value alone gets room on both sides.
     pub fn over(values: impl IntoIterator<Item = f64>, left: f32, right: f32) -> Self {
-        let (mut lo, mut hi) = (f64::INFINITY, f64::NEG_INFINITY);
-        for v in values.into_iter().filter(|v| v.is_finite()) {
-            (lo, hi) = (lo.min(v), hi.max(v));
-        }
-        if lo > hi {
-            (lo, hi) = (0.0, 1.0);
-        }
-        let narrow = (hi - lo) <= 1e-9 * hi.abs().max(lo.abs());
-        if narrow {
-            // Equal readings: a twentieth on each side, so that they stand in the middle.
-            let room = if lo == 0.0 { 1.0 } else { 0.05 * lo.abs() };
-            (lo, hi) = (lo - room, hi + room);
-        }
-        let most = ((right - left) / TICK_ROOM).floor().clamp(1.0, 8.0);
-        let step = nice_step((hi - lo) / f64::from(most));
-        let first = (lo / step + 1e-9).floor();
-        let last = (hi / step - 1e-9).ceil();
+        let axis = Self::tight(range_of(values), left, right);
         Self {
-            lo: first * step,
-            step,
-            steps: (last - first).clamp(1.0, 1000.0) as u32,
+            lo: (axis.lo / axis.step + TOLERANCE).floor() * axis.step,
+            hi: (axis.hi / axis.step - TOLERANCE).ceil() * axis.step,
+            ..axis
+        }
+    }
+
+    /// As `over`, beginning and ending a little beyond the values, so that an odd one does not cost half of the width.
+    pub fn around(values: impl IntoIterator<Item = f64>, left: f32, right: f32) -> Self {
+        const ROOM: f64 = 0.04;
+        let [lo, hi] = range_of(values);
+        let room = ROOM * (hi - lo);
+        Self::tight([lo - room, hi + room], left, right)
+    }
+
+    fn tight([lo, hi]: [f64; 2], left: f32, right: f32) -> Self {
+        let most = ((right - left) / TICK_ROOM).floor().clamp(1.0, 8.0);
+        Self {
+            lo,
+            hi,
+            step: nice_step((hi - lo) / f64::from(most)),
             left,
             right: right.max(left),
         }
@@ -49,22 +54,16 @@ impl Axis {
 
     /// Where a value stands, points; outside of the axis at its nearer end.
     pub fn at(&self, value: f64) -> f32 {
-        let share = (value - self.lo) / (self.step * f64::from(self.steps));
+        let share = (value - self.lo) / (self.hi - self.lo);
         self.left + (self.right - self.left) * share.clamp(0.0, 1.0) as f32
     }
 
     /// The ticks.
     pub fn ticks(&self) -> Vec<f64> {
-        (0..=self.steps)
-            .map(|i| {
-                let tick = self.lo + f64::from(i) * self.step;
-                // 3 × 0.1 − 0.3 is not quite zero.
-                if tick.abs() < self.step / 1e6 {
-                    0.0
-                } else {
-                    tick
-                }
-            })
+        let first = (self.lo / self.step - TOLERANCE).ceil();
+        let last = (self.hi / self.step + TOLERANCE).floor();
+        (0..=(last - first) as u32)
+            .map(|i| (first + f64::from(i)) * self.step)
             .collect()
     }
 
@@ -85,13 +84,30 @@ impl Axis {
             .iter()
             .map(|(_, text)| super::scene::text_width_estimate(text, super::scene::CAPTION))
             .fold(0.0, f32::max);
-        let pitch = (self.right - self.left) / self.steps as f32;
+        let pitch = (self.right - self.left) * (self.step / (self.hi - self.lo)) as f32;
         let every = (((widest + GAP) / pitch.max(1.0)).ceil() as usize).max(1);
         for (tick, text) in labels.iter().step_by(every) {
             let x = self.at(*tick);
             scene.text(Point { x, y }, Anchor::Middle, caption(text, Role::Muted));
         }
     }
+}
+
+/// Least and greatest finite value, never equal.
+fn range_of(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let (mut lo, mut hi) = (f64::INFINITY, f64::NEG_INFINITY);
+    for v in values.into_iter().filter(|v| v.is_finite()) {
+        (lo, hi) = (lo.min(v), hi.max(v));
+    }
+    if lo > hi {
+        return [0.0, 1.0];
+    }
+    if hi - lo > TOLERANCE * hi.abs().max(lo.abs()) {
+        return [lo, hi];
+    }
+    // Equal readings: a twentieth on each side, so that they stand in the middle.
+    let room = if lo == 0.0 { 1.0 } else { 0.05 * lo.abs() };
+    [lo - room, hi + room]
 }
 
 fn nice_step(least: f64) -> f64 {
@@ -167,6 +183,14 @@ mod tests {
         assert_eq!(labels(&axis), ["-20", "0", "20", "40", "60", "80"]);
         let axis = Axis::over([1e-3, 1e6], 0.0, 320.0);
         assert_eq!(axis.ticks().last(), Some(&1e6));
+    }
+
+    #[test]
+    fn an_axis_around_its_values_does_not_end_on_a_tick() {
+        // 4 % of 69.8 is 2.792: from −3.792 to 71.592.
+        let axis = Axis::around([-1.0, 68.8], 0.0, 320.0);
+        assert_eq!(labels(&axis), ["0", "20", "40", "60"]);
+        assert!((axis.at(0.0) - 320.0 * 3.792 / 75.384).abs() < 1e-3);
     }
 
     #[test]
