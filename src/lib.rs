@@ -3,6 +3,7 @@
 //! The paper's steps by name: [`probe`] scans, [`domain::fingerprint`] keys, [`domain::search`] screens and
 //! confirms with [`domain::stats`], [`store`] persists, [`engine`] runs the jobs, [`cli`] is one reader of its events.
 
+pub mod chart;
 pub mod cli;
 pub mod domain;
 pub mod engine;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Module, and the modules it may name with `crate::`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &["domain"]),
+    ("chart", &["domain", "chart"]),
     ("ports", &["domain", "ports"]),
     ("probe", &["domain", "ports", "probe"]),
     ("runtime", &["domain", "ports", "runtime"]),

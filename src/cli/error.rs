@@ -6,7 +6,7 @@ use std::io;
 use crate::engine::message::{JobError, USAGE};
 use crate::ports::PortError;
 
-use super::text::clean;
+use crate::domain::text::clean;
 
 /// Why a command did not end with status 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

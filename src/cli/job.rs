@@ -12,7 +12,7 @@ use super::error::{CliError, CliResult};
 use super::output::{Output, say};
 use super::progress::Progress;
 use super::signals::{self, Request};
-use super::text::count;
+use crate::domain::text::count;
 
 /// An engine with its stream of events and the signals meant for it. Dropping it ends what still runs.
 pub struct Jobs {

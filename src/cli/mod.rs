@@ -9,7 +9,6 @@ mod output;
 mod progress;
 mod render;
 mod signals;
-mod text;
 mod values;
 
 use std::io;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint;
 use crate::domain::search::{Confirmation, SearchSpace, Tool};
+use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
     Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
 };
@@ -255,29 +256,16 @@ fn measured(run: &StoredRun) -> String {
     format!("{} with {}", rates.join(", "), run.planned.settings)
 }
 
-/// A rate with three significant digits, or whole: one run carries no more.
-fn three_digits(rate: f64) -> String {
-    let decimals = match rate {
-        r if r >= 100.0 => 0,
-        r if r >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{rate:.decimals$}")
-}
-
 /// A confirmation's primary metric: change, interval, runs.
 fn in_words(confirmation: &Confirmation) -> String {
     let Some(metric) = confirmation.metrics.get(&confirmation.primary) else {
         return confirmation.reason.clone();
     };
-    let c = &metric.confirmed;
-    let interval = c.ci95_pct.map_or_else(
-        || "no interval".to_owned(),
-        |[low, high]| format!("95 % CI {low:+.1} to {high:+.1}"),
-    );
     format!(
-        "{} {:+.1} % ({interval}), {} + {} runs against {}",
-        confirmation.primary, c.change_pct, c.baseline.n, c.candidate.n, confirmation.baseline
+        "{} {} against {}",
+        confirmation.primary,
+        effect(&metric.confirmed),
+        confirmation.baseline
     )
 }
 

@@ -190,7 +190,7 @@ fn search(
         &bench.run_ids,
         &overhead,
     )?;
-    Ok((document, outcome.verdict))
+    Ok((super::install::to_json(&document)?, outcome.verdict))
 }
 
 /// Stores the winner, if there is one; a session that was killed after it had stored its profile does not store it

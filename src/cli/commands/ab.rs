@@ -3,11 +3,11 @@
 use crate::cli::args::{Ab, MachineArg};
 use crate::cli::error::CliResult;
 use crate::cli::job::Jobs;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, print, print_json};
+use crate::cli::render::tune;
 use crate::engine::message::{AbRequest, Command};
 
 use super::open::Place;
-use super::tune::print_result;
 
 /// Confirms arm B against arm A.
 ///
@@ -18,7 +18,7 @@ pub fn run(args: Ab, place: &Place, output: &Output) -> CliResult {
     let mut jobs = Jobs::start(ports)?;
     let workload = args.workload;
     let request = AbRequest {
-        model: args.model.clone(),
+        model: args.model,
         a: args.a,
         b: args.b,
         runtime: workload.runtime,
@@ -31,5 +31,11 @@ pub fn run(args: Ab, place: &Place, output: &Output) -> CliResult {
         depth: workload.depth,
     };
     let document = jobs.run(Command::Ab(request), output)?;
-    print_result(&document, &args.model, output)
+    if output.json {
+        return print_json(&document);
+    }
+    print(&tune::ab_result(
+        &serde_json::from_value(document)?,
+        output.style,
+    ))
 }

@@ -8,7 +8,7 @@ use crate::cli::file;
 use crate::cli::output::{Output, print};
 use crate::cli::render::session::Evidence;
 use crate::cli::render::{csv, history, session};
-use crate::cli::text::clean;
+use crate::domain::text::clean;
 use crate::engine::Ports;
 
 use super::open::Place;

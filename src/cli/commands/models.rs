@@ -10,7 +10,7 @@ use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::Output;
 use crate::cli::render::models;
-use crate::cli::text::clean;
+use crate::domain::text::clean;
 use crate::domain::types::{ModelInfo, ModelListing};
 use crate::engine::Ports;
 use crate::engine::message::Command;

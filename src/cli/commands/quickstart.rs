@@ -7,8 +7,8 @@ use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::{Output, say};
 use crate::cli::render::{runtimes, scan as render};
-use crate::cli::text::{clean, span};
 use crate::domain::machine::default_gpu;
+use crate::domain::text::{clean, span};
 use crate::domain::types::{Backend, Bytes, Goal, RequestShape, Runtime};
 use crate::engine::message::{Command, TuneRequest};
 use crate::ports::SynthRequest;
@@ -63,7 +63,7 @@ pub fn run(args: Quickstart, place: &Place, output: &Output) -> CliResult {
     ));
     let request = request(&model, &build, args.time_limit);
     let document = jobs.run(Command::Tune(request), output)?;
-    tune::print_result(&document, &model, output)
+    tune::print_result(document, &model, output)
 }
 
 /// The GPU's backend; where it cannot be had, the CPU's, because a first result is better than none.

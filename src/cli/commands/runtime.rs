@@ -51,7 +51,7 @@ pub fn install(jobs: &mut Jobs, backend: Backend, output: &Output) -> CliResult<
 fn done(what: &str, runtime: &Runtime, output: &Output) -> CliResult {
     let document = json!({ "schema": 1, "runtime": runtime });
     output.print_either(&document, || {
-        let dir = crate::cli::text::clean(&runtime.dir.display().to_string());
+        let dir = crate::domain::text::clean(&runtime.dir.display().to_string());
         format!("{what} {}: {dir}\n", runtimes::one(runtime))
     })
 }

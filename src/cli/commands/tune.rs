@@ -34,39 +34,28 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
     let request = request(args, &ports)?;
     if dry {
         let document = prepare::dry_run(&request, &ports)?;
-        return show(&document, output, |document| {
-            plan::dry_run(document, output.style)
-        });
+        return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
     let mut jobs = Jobs::start(ports)?;
     let model = request.model.clone();
     let document = jobs.run(Command::Tune(request), output)?;
-    print_result(&document, &model, output)
+    print_result(document, &model, output)
 }
 
-/// Prints a result document of `tune` or `ab`.
+/// Prints a result document of `tune`.
 ///
 /// # Errors
 /// stdout cannot be written.
-pub fn print_result(document: &Value, model: &Path, output: &Output) -> CliResult {
+pub fn print_result(document: Value, model: &Path, output: &Output) -> CliResult {
+    if output.json {
+        return print_json(&document);
+    }
     let model = model.display().to_string();
     let context = tune::Context {
         model: &model,
         style: output.style,
     };
-    show(document, output, |document| tune::result(document, context))
-}
-
-fn show(
-    document: &Value,
-    output: &Output,
-    text: impl FnOnce(&Value) -> Result<String, serde_json::Error>,
-) -> CliResult {
-    if output.json {
-        print_json(document)
-    } else {
-        print(&text(document)?)
-    }
+    print(&tune::result(&serde_json::from_value(document)?, context))
 }
 
 fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {

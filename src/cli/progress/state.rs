@@ -1,7 +1,7 @@
 //! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
 use crate::cli::output::notice_line;
-use crate::cli::text::{capitalised, change, clean, count, rate, settings_words, span};
+use crate::domain::text::{capitalised, change, clean, count, rate, settings_words, span};
 use crate::domain::types::{PlannedRun, Settings};
 use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{clean, moment};
+use crate::domain::text::{clean, moment};
 use crate::engine::run::{Explanation, RunPlan};
 
 use super::shell;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{clean, count, parameters};
+use crate::domain::text::{clean, count, parameters};
 use crate::domain::types::{Bytes, ModelInfo, ModelKind, ModelListing};
 
 use super::table::{Align, Table};

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{capitalised, clean};
 use crate::domain::machine::{Gpu, no_gpu};
+use crate::domain::text::{capitalised, clean};
 use crate::domain::types::{
     FieldChange, Fingerprint, Host, Machine, Runtime, TelemetrySourceStatus, VulkanStatus,
 };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
-use crate::cli::text::{clean, clean_lines, moment, rate, settings_words, span};
+use crate::domain::text::{clean, clean_lines, metrics_of, moment, rate, settings_words, span};
 use crate::domain::types::{RunOutcome, TestSamples};
 use crate::ports::{Notice, Session, SessionState, StoredRun, StoredVerdict};
 
@@ -151,7 +151,7 @@ fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
             verdict.verdict
         );
         let _ = writeln!(text, "\n{}", style.heading(&title));
-        let metrics = comparison::metrics_of(&verdict.detail);
+        let metrics = metrics_of(&verdict.detail);
         text.push_str(&comparison::metrics(&metrics, Style::PLAIN));
     }
     text
@@ -331,7 +331,7 @@ pub(crate) mod tests {
                 session: 5,
                 settings: Settings::stock().with("graphics-queue", "on"),
                 verdict: Verdict::Improved,
-                detail: serde_json::json!({"metrics": {"tg128": super::comparison::tests::graphics_queue()}}),
+                detail: serde_json::json!({"metrics": {"tg128": crate::domain::text::graphics_queue()}}),
             }],
             notices: vec![Notice {
                 level: NoticeLevel::Warning,
