@@ -1,6 +1,7 @@
 //! What the engine needs from the world, as traits. Adapters implement them; tests replace them.
 
 mod cancel;
+mod history;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::domain::types::{
 };
 
 pub use cancel::{CancelMode, CancelToken};
+pub use history::*;
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::types::{
-    Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, Run, Runtime, Settings, Timestamp,
-    Verdict,
+    BufferUse, Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, RawOutput, Run,
+    RunOutcome, Runtime, Settings, Timestamp, Verdict,
 };
 
 use super::PortResult;
+use super::history::{SessionFilter, SessionLine, SessionPage};
 
 /// What kind of session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,33 +82,6 @@ pub enum SessionState {
     Failed,
 }
 
-/// One line of `flux history`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionLine {
-    /// Row id.
-    pub id: i64,
-    /// Kind.
-    pub kind: SessionKind,
-    /// When it began.
-    pub started_at: Timestamp,
-    /// Model name.
-    pub model: String,
-    /// Runtime name.
-    pub runtime: String,
-    /// Goal.
-    pub goal: Goal,
-    /// Fingerprint hash.
-    pub fingerprint: String,
-    /// Runs stored.
-    pub runs: u64,
-    /// State; `None` while running or killed.
-    pub state: Option<SessionState>,
-    /// Verdict.
-    pub verdict: Option<Verdict>,
-    /// On an exported machine.
-    pub simulated: bool,
-}
-
 /// A stored run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredRun {
@@ -119,6 +93,25 @@ pub struct StoredRun {
     pub planned: PlannedRun,
     /// What happened.
     pub run: Run,
+}
+
+/// A stored run without the output and the command of its process, which may be megabytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunHead {
+    /// Row id.
+    pub id: i64,
+    /// Place in the session, from 0.
+    pub seq: u32,
+    /// What was asked.
+    pub planned: PlannedRun,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// Seconds from start to reaped.
+    pub wall_secs: f64,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Buffers it allocated, where asked for.
+    pub buffers: Vec<BufferUse>,
 }
 
 /// Something worth saying about a session.
@@ -236,6 +229,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn remember_scan(&self, at: Timestamp, fingerprint: &Fingerprint) -> PortResult<()>;
+    /// Marks a session as deleted, or as restored; nothing is erased. Neither it nor its profiles are listed while it
+    /// is deleted; what is asked for by its number still answers.
+    ///
+    /// # Errors
+    /// There is no such session; as `begin_session`.
+    fn set_deleted(&self, session: i64, deleted: bool, at: Timestamp) -> PortResult<()>;
 
     /// The last remembered scan.
     ///
@@ -246,7 +245,18 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// As `last_scan`.
-    fn sessions(&self, limit: u32) -> PortResult<Vec<SessionLine>>;
+    fn sessions(&self, limit: u32) -> PortResult<Vec<SessionLine>> {
+        let filter = SessionFilter {
+            limit,
+            ..SessionFilter::default()
+        };
+        Ok(self.find_sessions(&filter)?.lines)
+    }
+    /// A page of the sessions that pass a filter, newest first; deleted ones never do.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn find_sessions(&self, filter: &SessionFilter) -> PortResult<SessionPage>;
     /// One session.
     ///
     /// # Errors
@@ -257,6 +267,16 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn runs(&self, session: i64) -> PortResult<Vec<StoredRun>>;
+    /// The same without what their processes left behind: fast however long their logs are.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn run_heads(&self, session: i64) -> PortResult<Vec<RunHead>>;
+    /// What the process of a run left behind.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn raw(&self, run: i64) -> PortResult<Option<RawOutput>>;
     /// A session's notices in order.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! A call returns when its transaction is on the medium, so a killed Flux loses nothing it has announced.
 
 mod error;
+mod history;
 mod lock;
 mod open;
 mod read;
@@ -13,10 +14,12 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
-use crate::domain::types::{Fingerprint, PlannedRun, Profile, Run, Settings, Timestamp, Verdict};
+use crate::domain::types::{
+    Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
+};
 use crate::ports::{
-    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, Session,
-    SessionEnd, SessionLine, Store, StoredRun, StoredVerdict,
+    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, RunHead,
+    Session, SessionEnd, SessionFilter, SessionPage, Store, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
@@ -158,12 +161,16 @@ impl Store for SqliteStore {
         self.write(move |tx| write::scan(tx, at, &fingerprint))
     }
 
+    fn set_deleted(&self, session: i64, deleted: bool, at: Timestamp) -> PortResult<()> {
+        self.write(move |tx| write::mark(tx, session, deleted, at))
+    }
+
     fn last_scan(&self) -> PortResult<Option<Fingerprint>> {
         self.read(read::last_scan)
     }
 
-    fn sessions(&self, limit: u32) -> PortResult<Vec<SessionLine>> {
-        self.read(|c| read::sessions(c, limit))
+    fn find_sessions(&self, filter: &SessionFilter) -> PortResult<SessionPage> {
+        self.read(|c| history::find(c, filter))
     }
 
     fn session(&self, id: i64) -> PortResult<Option<Session>> {
@@ -172,6 +179,14 @@ impl Store for SqliteStore {
 
     fn runs(&self, session: i64) -> PortResult<Vec<StoredRun>> {
         self.read(|c| read::runs(c, session))
+    }
+
+    fn run_heads(&self, session: i64) -> PortResult<Vec<RunHead>> {
+        self.read(|c| read::run_heads(c, session))
+    }
+
+    fn raw(&self, run: i64) -> PortResult<Option<RawOutput>> {
+        self.read(|c| read::raw_output(c, run))
     }
 
     fn notices(&self, session: i64) -> PortResult<Vec<Notice>> {

@@ -23,9 +23,10 @@ const FILE: &str = "flux.db";
 /// Held while one Flux checks, sets aside or migrates, so that two starting at once do it in turn.
 const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.
-const STEPS: &[M] = &[M::up(include_str!("schema.sql"))];
+const STEPS: &[M] = &[M::up(include_str!("schema.sql")), M::up(STEP_2)];
+const STEP_2: &str = include_str!("schema_2.sql");
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const _: () = assert!(STEPS.len() == FORMAT as usize, "one step per format");
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -231,11 +232,31 @@ fn reader_alone(path: &Path) -> Result<Connection, Trouble> {
         FORMAT => Ok(connection),
         // Its making was cut short: nothing was ever stored in it.
         0 => empty(),
-        found if found > FORMAT => Err(Trouble::Newer(found)),
-        found => Err(Trouble::Folder(io::Error::other(format!(
-            "the database must first be brought from format {found} to {FORMAT}"
-        )))),
+        1 => {
+            read_as_format_2(&connection)?;
+            Ok(connection)
+        }
+        found => Err(Trouble::Newer(found)),
     }
+}
+
+/// What format 2 adds, made beside a database that stays as it is, for this connection alone.
+fn read_as_format_2(connection: &Connection) -> Result<(), Trouble> {
+    // A temporary table cannot refer to one of the database.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    let mut step: String = STEP_2
+        .lines()
+        .filter(|line| !line.starts_with("CREATE INDEX"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    for what in ["TABLE", "VIEW", "TRIGGER"] {
+        step = step.replace(
+            &format!("CREATE {what} "),
+            &format!("CREATE TEMPORARY {what} "),
+        );
+    }
+    Ok(connection.execute_batch(&step)?)
 }
 
 fn empty() -> Result<Connection, Trouble> {

@@ -6,13 +6,13 @@ use crate::domain::types::{
     Fingerprint, Profile, RawOutput, Run, RunOutcome, Settings, TestSamples, TestSpec, Timestamp,
 };
 use crate::ports::{
-    Introduction, NewSession, Notice, Session, SessionEnd, SessionLine, StoredRun, StoredVerdict,
+    Introduction, NewSession, Notice, RunHead, Session, SessionEnd, StoredRun, StoredVerdict,
 };
 
 use super::rows::Columns;
 
 /// All rows of a query.
-fn all<T>(
+pub(super) fn all<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
@@ -44,34 +44,6 @@ fn fingerprint_row(row: &Row) -> Result<Fingerprint> {
     Ok(Fingerprint {
         hash: c.get()?,
         fields: c.json()?,
-    })
-}
-
-/// Lines of the history, newest first, at most `?1`.
-pub(super) const SESSIONS: &str =
-    "SELECT s.id, s.kind, s.started_at, m.name, r.name, s.goal, s.fingerprint,
-               (SELECT count(*) FROM runs WHERE session = s.id), e.state, e.verdict, s.simulated
-               FROM sessions s JOIN models m ON m.id = s.model JOIN runtimes r ON r.id = s.runtime
-               LEFT JOIN session_ends e ON e.id = (SELECT max(id) FROM session_ends WHERE session = s.id)
-               ORDER BY s.id DESC LIMIT ?1";
-
-/// Lines of the history, newest first.
-pub(super) fn sessions(connection: &Connection, limit: u32) -> Result<Vec<SessionLine>> {
-    all(connection, SESSIONS, [limit], |row| {
-        let mut c = Columns::of(row);
-        Ok(SessionLine {
-            id: c.get()?,
-            kind: c.word()?,
-            started_at: Timestamp(c.get()?),
-            model: c.get()?,
-            runtime: c.get()?,
-            goal: c.word()?,
-            fingerprint: c.get()?,
-            runs: c.count()?,
-            state: c.word_or_none()?,
-            verdict: c.word_or_none()?,
-            simulated: c.get()?,
-        })
     })
 }
 
@@ -118,39 +90,90 @@ pub(super) fn session(connection: &Connection, id: i64) -> Result<Option<Session
     Ok(Some(Session { id, begun, end }))
 }
 
-/// A session's runs in order.
-pub(super) fn runs(connection: &Connection, session: i64) -> Result<Vec<StoredRun>> {
-    runs_where(connection, "session", session)
+/// Columns of a run's head; what its process left behind comes after them in a row, and is not touched.
+macro_rules! head_columns {
+    () => {
+        "id, seq, planned, started_at, wall_secs, outcome_detail, buffers"
+    };
 }
 
-/// Runs whose `column` is `key`, in order.
-fn runs_where(connection: &Connection, column: &str, key: i64) -> Result<Vec<StoredRun>> {
-    let sql = format!(
-        "SELECT id, seq, planned, started_at, wall_secs, outcome_detail, buffers, argv, env, stdout, stderr,
-         exit_code, signal FROM runs WHERE {column} = ?1 ORDER BY session, seq"
+/// Columns of what a run's process left behind.
+macro_rules! raw_columns {
+    () => {
+        "argv, env, stdout, stderr, exit_code, signal"
+    };
+}
+
+/// A session's runs in order.
+pub(super) fn runs(connection: &Connection, session: i64) -> Result<Vec<StoredRun>> {
+    let sql = concat!(
+        "SELECT ",
+        head_columns!(),
+        ", ",
+        raw_columns!(),
+        " FROM runs WHERE session = ?1 ORDER BY seq"
     );
-    all(connection, &sql, [key], |row| {
-        let mut c = Columns::of(row);
-        let id = c.get()?;
-        Ok(StoredRun {
-            id,
-            seq: c.get()?,
-            planned: c.json()?,
-            run: Run {
-                started_at: Timestamp(c.get()?),
-                wall_secs: c.get()?,
-                outcome: outcome(connection, id, &mut c)?,
-                buffers: c.json()?,
-                raw: RawOutput {
-                    argv: c.json()?,
-                    env: c.json()?,
-                    stdout: c.get()?,
-                    stderr: c.get()?,
-                    exit_code: c.get()?,
-                    signal: c.get()?,
-                },
-            },
-        })
+    all(connection, sql, [session], |row| run(connection, row))
+}
+
+/// The same without what their processes left behind.
+pub(super) fn run_heads(connection: &Connection, session: i64) -> Result<Vec<RunHead>> {
+    let sql = concat!(
+        "SELECT ",
+        head_columns!(),
+        " FROM runs WHERE session = ?1 ORDER BY seq"
+    );
+    all(connection, sql, [session], |row| {
+        head(connection, &mut Columns::of(row))
+    })
+}
+
+/// What a run's process left behind.
+pub(super) fn raw_output(connection: &Connection, id: i64) -> Result<Option<RawOutput>> {
+    let sql = concat!("SELECT ", raw_columns!(), " FROM runs WHERE id = ?1");
+    connection
+        .query_row(sql, [id], |row| raw(&mut Columns::of(row)))
+        .optional()
+}
+
+fn run(connection: &Connection, row: &Row) -> Result<StoredRun> {
+    let mut c = Columns::of(row);
+    let head = head(connection, &mut c)?;
+    Ok(StoredRun {
+        id: head.id,
+        seq: head.seq,
+        planned: head.planned,
+        run: Run {
+            started_at: head.started_at,
+            wall_secs: head.wall_secs,
+            outcome: head.outcome,
+            buffers: head.buffers,
+            raw: raw(&mut c)?,
+        },
+    })
+}
+
+fn head(connection: &Connection, c: &mut Columns) -> Result<RunHead> {
+    let id = c.get()?;
+    Ok(RunHead {
+        id,
+        seq: c.get()?,
+        planned: c.json()?,
+        started_at: Timestamp(c.get()?),
+        wall_secs: c.get()?,
+        outcome: outcome(connection, id, c)?,
+        buffers: c.json()?,
+    })
+}
+
+fn raw(c: &mut Columns) -> Result<RawOutput> {
+    Ok(RawOutput {
+        argv: c.json()?,
+        env: c.json()?,
+        stdout: c.get()?,
+        stderr: c.get()?,
+        exit_code: c.get()?,
+        signal: c.get()?,
     })
 }
 
@@ -223,10 +246,10 @@ fn verdict_row(row: &Row) -> Result<StoredVerdict> {
     })
 }
 
-/// Profiles, newest first.
+/// Profiles, newest first, without those of deleted sessions.
 pub(super) fn profiles(connection: &Connection) -> Result<Vec<Profile>> {
     let sql = "SELECT id, session, fingerprint, runtime_digest, model_digest, goal, bench, server, created_at,
-               simulated FROM profiles ORDER BY id DESC";
+               simulated FROM profiles WHERE session NOT IN (SELECT session FROM deleted_sessions) ORDER BY id DESC";
     all(connection, sql, [], |row| {
         let mut c = Columns::of(row);
         let id = c.get()?;
@@ -256,21 +279,19 @@ fn settings(connection: &Connection, profile: i64) -> Result<Settings> {
 
 /// Why each setting of a profile is there, by dimension.
 pub(super) fn introductions(connection: &Connection, profile: i64) -> Result<Vec<Introduction>> {
-    let sql = "SELECT dimension, value, introduced_by FROM profile_settings WHERE profile = ?1 ORDER BY dimension";
-    let rows: Vec<(String, String, i64)> = all(connection, sql, [profile], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-    })?;
-    let mut found = Vec::with_capacity(rows.len());
-    for (dimension, value, id) in rows {
-        found.extend(
-            runs_where(connection, "id", id)?
-                .into_iter()
-                .map(|run| Introduction {
-                    dimension: dimension.clone(),
-                    value: value.clone(),
-                    run,
-                }),
-        );
-    }
-    Ok(found)
+    let sql = concat!(
+        "SELECT ",
+        head_columns!(),
+        ", ",
+        raw_columns!(),
+        ", dimension, value FROM profile_settings JOIN runs ON id = introduced_by
+          WHERE profile = ?1 ORDER BY dimension"
+    );
+    all(connection, sql, [profile], |row| {
+        Ok(Introduction {
+            run: run(connection, row)?,
+            dimension: row.get("dimension")?,
+            value: row.get("value")?,
+        })
+    })
 }

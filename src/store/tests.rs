@@ -126,19 +126,27 @@ fn a_database_that_cannot_be_written_still_answers() {
 }
 
 #[test]
-fn the_history_reads_no_table_from_end_to_end() {
+fn a_page_of_the_history_reads_no_table_from_end_to_end() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
     let plan = |connection: &rusqlite::Connection| {
-        let explain = format!("EXPLAIN QUERY PLAN {}", super::read::SESSIONS);
+        let explain = format!("EXPLAIN QUERY PLAN {}", super::history::IN_BRIEF);
         let mut statement = connection.prepare(&explain)?;
-        let steps = statement.query_map([20], |row| row.get::<_, String>(3))?;
+        let steps = statement.query_map([None::<i64>; 6], |row| row.get::<_, String>(3))?;
         steps.collect::<rusqlite::Result<Vec<_>>>()
     };
     let steps = store.read(plan).unwrap();
-    // Sessions are walked from the newest and stop at the limit; all else is found by key.
-    let scans: Vec<_> = steps.iter().filter(|s| s.starts_with("SCAN")).collect();
-    assert_eq!(scans, ["SCAN s"], "{steps:#?}");
+    let of_table = |s: &&String| s.starts_with("SCAN") && !s.contains("subquery");
+    let scans: Vec<_> = steps.iter().filter(of_table).collect();
+    // Sessions are walked in brief, newest first, and marks by session; all else is found by key.
+    assert_eq!(
+        scans,
+        [
+            "SCAN s USING COVERING INDEX sessions_in_brief",
+            "SCAN session_marks USING COVERING INDEX session_marks_by_session",
+        ],
+        "{steps:#?}"
+    );
     assert!(
         !steps.iter().any(|s| s.contains("TEMP B-TREE")),
         "{steps:#?}"

@@ -322,3 +322,12 @@ pub(super) fn scan(tx: &Transaction, at: Timestamp, found: &Fingerprint) -> Resu
     )?;
     Ok(())
 }
+
+/// Marks a session as deleted or restored.
+pub(super) fn mark(tx: &Transaction, session: i64, deleted: bool, at: Timestamp) -> Result<()> {
+    tx.execute(
+        "INSERT INTO session_marks (session, at, deleted) VALUES (?1, ?2, ?3)",
+        params![session, at.0, deleted],
+    )?;
+    Ok(())
+}

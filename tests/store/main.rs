@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 mod damage;
+mod history;
 mod processes;
 mod sample;
 
@@ -11,6 +12,7 @@ use std::path::Path;
 use flux::domain::types::*;
 use flux::ports::*;
 use flux::store::{Access, SqliteStore};
+use history::page;
 use rusqlite::Connection;
 use sample::*;
 use serde_json::json;
@@ -178,6 +180,13 @@ fn a_stranger_reads_rates_with_plain_sql() {
     assert_eq!((rows[3].2.as_str(), rows[3].4), ("tg128", 100.0));
 }
 
+fn tables(shell: &Connection) -> Vec<String> {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let mut names = shell.prepare(sql).unwrap();
+    let names = names.query_map([], |r| r.get(0)).unwrap();
+    names.map(Result::unwrap).collect()
+}
+
 #[test]
 fn evidence_is_never_changed() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,19 +195,16 @@ fn evidence_is_never_changed() {
     let shell = Connection::open(dir.path().join("flux.db")).unwrap();
     shell
         .execute_batch(
-            "INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 0, 'amdgpu', 'power_w', 87.0);
+            "INSERT INTO session_marks (session, at, deleted) VALUES (1, 0, 0);
+             INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 0, 'amdgpu', 'power_w', 87.0);
              INSERT INTO placements (session, document) VALUES (1, '{}');
              INSERT INTO fits (fingerprint, created_at, document) SELECT hash, 0, '{}' FROM fingerprints;",
         )
         .unwrap();
-    let tables: Vec<String> = shell
-        .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-        .unwrap()
-        .query_map([], |r| r.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
-    assert_eq!(tables.len(), 18);
+    let mut tables = tables(&shell);
+    assert_eq!(tables.len(), 20);
+    // Counted from the others: no evidence.
+    tables.retain(|table| table != "session_totals");
     for table in tables {
         let column: String = shell
             .query_row(
@@ -263,29 +269,56 @@ fn many_may_open_a_new_folder_at_once() {
     assert_eq!(store.opened().notices, []);
 }
 
-/// `v1.db` is a database of format 1 as `fill` leaves it, written by this test when `FLUX_MAKE_V1_DB` is set. It was
-/// made when format 1 was the newest and is not made again: later formats must read what is in it.
+/// Every row of every table of format 1.
+fn rows(path: &Path) -> Vec<String> {
+    let shell = Connection::open(path).unwrap();
+    let later = ["session_marks", "session_totals"];
+    let mut rows = Vec::new();
+    for table in tables(&shell) {
+        if later.contains(&table.as_str()) {
+            continue;
+        }
+        let mut all = shell.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let width = all.column_count();
+        let row = |r: &rusqlite::Row| {
+            let values: Vec<rusqlite::types::Value> =
+                (0..width).map(|i| r.get(i).unwrap()).collect();
+            Ok(format!("{table} {values:?}"))
+        };
+        rows.extend(all.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    rows
+}
+
+/// `v1.db` is a database of format 1 as `fill` left it when that was the newest. It is never made again.
 #[test]
-fn the_kept_database_of_format_1_still_reads() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store/v1.db");
+fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flux.db");
-    if std::env::var_os("FLUX_MAKE_V1_DB").is_some() {
-        fill(&measuring(dir.path()));
-        fs::copy(&path, &kept).unwrap();
-    } else {
-        fs::copy(&kept, &path).unwrap();
-    }
-    let version: i64 = Connection::open(&path)
-        .unwrap()
-        .pragma_query_value(None, "user_version", |r| r.get(0))
-        .unwrap();
-    assert_eq!(version, 1);
+    fs::copy(v1(), &path).unwrap();
+    let version = || -> i64 {
+        let shell = Connection::open(&path).unwrap();
+        shell
+            .pragma_query_value(None, "user_version", |r| r.get(0))
+            .unwrap()
+    };
+    let before = rows(&path);
+    // The session and what it names: 6; ends 2, arms 2, runs 5, tests 4, samples 8, notices 2; verdict, profile and
+    // its setting: 3.
+    assert_eq!((version(), before.len()), (1, 32));
     let ids = Filled {
         session: 1,
         runs: vec![1, 2, 3, 4, 5],
         verdict: 1,
         profile: 1,
     };
-    assert_filled(&measuring(dir.path()), &ids);
+    let store = measuring(dir.path());
+    assert_filled(&store, &ids);
+    // Two valid runs of three and one repetitions.
+    assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
+    assert_eq!((version(), rows(&path)), (2, before));
+    store.set_deleted(1, true, Timestamp(1)).unwrap();
+    assert_eq!(store.profiles().unwrap(), []);
+    store.set_deleted(1, false, Timestamp(2)).unwrap();
+    assert_filled(&store, &ids);
 }

@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flux::domain::types::Stage;
-use flux::ports::Store;
+use flux::ports::{SessionFilter, Store};
 use flux::store::{Access, MeasureLock, SqliteStore};
 
 use crate::damage::refusal;
+use crate::history::page;
 use crate::sample::*;
 
 /// Set in a child of this test binary: the data folder it works in.
@@ -146,6 +147,11 @@ fn look_at_read_only(dir: &Path) {
     let sessions = usize::from(dir.join("flux.db").exists());
     assert_eq!(store.sessions(10).unwrap().len(), sessions);
     assert_eq!(store.profiles().unwrap().len(), sessions);
+    let page = page(&store, &SessionFilter::default());
+    assert_eq!(
+        (page.total, page.samples),
+        (sessions as u64, 8 * sessions as u64)
+    );
     let error = store.begin_session(&new_session()).unwrap_err();
     assert_eq!(error.headline, cannot);
     assert!(MeasureLock::acquire(dir).is_err());
@@ -166,15 +172,18 @@ fn a_read_only_folder_can_be_looked_at() {
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let exe = dir.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    let (full, empty) = (dir.path().join("full"), dir.path().join("empty"));
+    let [full, old, empty] = ["full", "old", "empty"].map(|name| dir.path().join(name));
     fill(&measuring(&full));
+    // It cannot be brought to today's format there, and is read as if it were.
+    fs::create_dir(&old).unwrap();
+    fs::copy(v1(), old.join("flux.db")).unwrap();
     // As on a medium made read-only from the start: no lock files either.
     fs::remove_file(full.join("open.lock")).unwrap();
     fs::create_dir(&empty).unwrap();
-    for path in [&full, &empty, &exe, &dir.path().to_path_buf()] {
+    for path in [&full, &old, &empty, &exe, &dir.path().to_path_buf()] {
         allow(path, 0o555);
     }
-    for folder in [&full, &empty] {
+    for folder in [&full, &old, &empty] {
         let mut command = child(
             &exe,
             "processes::a_read_only_folder_can_be_looked_at",
@@ -190,7 +199,7 @@ fn a_read_only_folder_can_be_looked_at() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    for path in [&full, &empty, &dir.path().to_path_buf()] {
+    for path in [&full, &old, &empty, &dir.path().to_path_buf()] {
         allow(path, 0o755);
     }
 }

@@ -1,7 +1,7 @@
 //! Samples of everything a store keeps, and the check that all of it reads back equal.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flux::domain::types::*;
 use flux::ports::*;
@@ -10,6 +10,11 @@ use serde_json::json;
 
 pub fn new_session() -> NewSession {
     serde_json::from_str(include_str!("../fixtures/store/session.json")).unwrap()
+}
+
+/// The kept database of format 1.
+pub fn v1() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store/v1.db")
 }
 
 pub fn measuring(dir: &Path) -> SqliteStore {
@@ -269,6 +274,11 @@ fn assert_history(store: &SqliteStore, ids: &Filled) {
         state: Some(SessionState::Done),
         verdict: Some(Verdict::Improved),
         simulated: false,
+        primary: None,
+        change_pct: None,
+        ci95_pct: None,
+        settings: Some(graphics_queue()),
+        profile: Some(ids.profile),
     };
     assert_eq!(store.sessions(10).unwrap(), [line]);
 }

@@ -83,6 +83,11 @@ mod tests {
             state: Some(SessionState::Done),
             verdict: Some(Verdict::Improved),
             simulated: false,
+            primary: Some("tg128".to_owned()),
+            change_pct: Some(68.3),
+            ci95_pct: Some([67.9, 68.8]),
+            settings: None,
+            profile: None,
         };
         assert_eq!(
             list(&[line], Style::PLAIN),
