@@ -12,4 +12,6 @@ pub mod ports;
 pub mod probe;
 pub mod runtime;
 pub mod store;
+#[cfg(feature = "gui")]
+pub mod ui;
 pub mod wiring;

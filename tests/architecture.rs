@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("cli", &["domain", "ports", "engine", "wiring", "cli"]),
+    ("ui", &["domain", "ports", "engine", "chart", "ui"]),
     ("lib", &[]),
     ("main", &[]),
 ];

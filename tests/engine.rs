@@ -72,7 +72,7 @@ fn events_are_numbered_one_by_one_and_end_with_the_only_finished() {
     assert!(events.try_recv().is_err(), "nothing after the end");
     assert!(matches!(
         &seen[0],
-        EventKind::Started { job_kind, session: Some(1), plan } if job_kind == "tune" && !plan.is_empty()
+        EventKind::Started { job_kind, session: Some(1), plan, .. } if job_kind == "tune" && !plan.is_empty()
     ));
     let verdicts: Vec<&Value> = seen
         .iter()

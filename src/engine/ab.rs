@@ -48,7 +48,7 @@ pub fn perform(
         plan: plan.clone(),
     })?;
     let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
-    let mut bench = Bench::new(ports, &place, plan.objective.tests(), session);
+    let mut bench = Bench::new(ports, &place, &plan.objective, session);
     bench.other = other.as_ref();
     let compared = compare(&mut bench, &plan, context);
     let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
@@ -65,7 +65,12 @@ fn compare(
     context: &mut JobContext,
 ) -> Result<AbOutcome, Ended> {
     let mut driver: Ab = bench.resume(plan.clone())?;
-    context.started("ab", Some(bench.session), stage_infos(&driver));
+    context.started(
+        "ab",
+        Some(bench.session),
+        stage_infos(&driver),
+        Some(plan.objective.primary()),
+    );
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut driver, context)?;
     match &outcome.failure {

@@ -92,11 +92,18 @@ impl JobContext {
     }
 
     /// Says what kind of job this is.
-    pub fn started(&mut self, job_kind: &str, session: Option<i64>, plan: Vec<StageInfo>) {
+    pub fn started(
+        &mut self,
+        job_kind: &str,
+        session: Option<i64>,
+        plan: Vec<StageInfo>,
+        primary: Option<String>,
+    ) {
         self.emit(EventKind::Started {
             job_kind: job_kind.to_owned(),
             session,
             plan,
+            primary,
         });
     }
 

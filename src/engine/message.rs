@@ -169,6 +169,8 @@ pub enum EventKind {
         session: Option<i64>,
         /// Its stages.
         plan: Vec<StageInfo>,
+        /// Name of the goal's metric: a test's label, or `request`. `None` for a job that measures nothing.
+        primary: Option<String>,
     },
     /// A stage began.
     Stage {
@@ -196,11 +198,15 @@ pub enum EventKind {
         planned: Box<PlannedRun>,
         /// Mean rate per test label; empty for a run without samples.
         metrics: BTreeMap<String, f64>,
+        /// The goal's metric of every repetition.
+        scores: Vec<f64>,
         /// Why there are no samples.
         failure: Option<String>,
         /// Seconds it took.
         wall_secs: f64,
     },
+    /// Told again, in order, when a session goes on: what happened before it was broken off.
+    Earlier(Box<EventKind>),
     /// A candidate was judged in screening.
     Screened(CandidateResult),
     /// The smallest effect the planned confirmation can see, percent, and its size.

@@ -162,10 +162,12 @@ fn search(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<(serde_json::Value, Option<Verdict>), Ended> {
-    let mut bench = Bench::new(ports, place, config.plan.tests(), session);
+    let mut bench = Bench::new(ports, place, &config.plan.objective, session);
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
-    context.started("tune", Some(session), stage_infos(&tuner));
+    let primary = config.plan.objective.primary();
+    context.started("tune", Some(session), stage_infos(&tuner), Some(primary));
+    bench.tell_earlier(config.plan.clone(), context)?;
     if !bench.run_ids.is_empty() {
         let kept = format!(
             "goes on after the {} runs kept of session {session}",

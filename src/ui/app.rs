@@ -1,12 +1,15 @@
 //! The app: `logic` takes in what arrived and carries out what was ordered, `ui` draws (style A1).
 
+use std::sync::Arc;
+
 use eframe::egui::{self, Context, Ui, ViewportCommand};
 
-use crate::engine::message::Command;
-use crate::engine::{Ports, models};
+use crate::engine::Ports;
+use crate::engine::message::{Command, EventKind, JobError};
 use crate::ports::{CancelMode, Notice};
 
 use super::command::{self, UiCommand};
+use super::files::Files;
 use super::link::{Link, Message};
 use super::state::{AppState, Dialog, JobView, Page};
 use super::{dialogs, pages, shell, theme};
@@ -57,12 +60,17 @@ pub struct App {
 }
 
 impl App {
-    /// An app over `ports`; `notices` are what opening them had to say.
+    /// An app over `ports`; `notices` are what opening them had to say, `files` asks the user for files.
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn new(ctx: &Context, ports: Ports, notices: Vec<Notice>) -> Result<Self, crate::engine::message::JobError> {
-        let link = Link::start(ports)?;
+    pub fn new(
+        ctx: &Context,
+        ports: Ports,
+        notices: Vec<Notice>,
+        files: Arc<dyn Files>,
+    ) -> Result<Self, JobError> {
+        let link = Link::start(ports, files)?;
         let mut state = AppState {
             notices,
             ..AppState::default()
@@ -97,14 +105,14 @@ impl App {
     pub fn take(&mut self, message: Message) {
         match message {
             Message::Event(event) => {
-                let ended = matches!(event.kind, crate::engine::message::EventKind::Finished(_));
+                let ended = matches!(event.kind, EventKind::Finished(_));
                 let job = event.job;
                 self.state.apply(event);
                 if ended {
                     pages::job_ended(&mut self.state, &self.link, job);
                 }
             }
-            Message::Answer(apply) => apply(&mut self.state),
+            Message::Answer(apply) => apply(&mut self.state, &self.link),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The app's side of its workers: jobs run in the engine, questions on two named threads, answers come back as messages.
 //! Nothing that may take time happens on the thread that draws.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -13,6 +14,7 @@ use crate::engine::message::{Command, Event, EventKind, JobError, JobId};
 use crate::engine::{Engine, Ports};
 use crate::ports::CancelMode;
 
+use super::files::{Choice, Files};
 use super::state::AppState;
 
 /// Messages waiting for the next frame; a worker that is ahead by so many waits.
@@ -23,7 +25,7 @@ const QUESTIONS: usize = 64;
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What an answer does to the state, on the thread that draws.
-type Apply = Box<dyn FnOnce(&mut AppState) + Send>;
+type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
 /// Asked of the ports on a worker.
 type Question = Box<dyn FnOnce(&Ports) -> Apply + Send>;
 
@@ -50,16 +52,18 @@ pub struct Link {
     store: Sender<Question>,
     system: Sender<Question>,
     inbox: Receiver<Message>,
+    outbox: Sender<Message>,
     asked: Arc<AtomicUsize>,
     screen: Arc<OnceLock<Context>>,
+    files: Arc<dyn Files>,
 }
 
 impl Link {
-    /// Starts the workers over `ports`.
+    /// Starts the workers over `ports`; `files` asks the user for files.
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn start(ports: Ports) -> Result<Self, JobError> {
+    pub fn start(ports: Ports, files: Arc<dyn Files>) -> Result<Self, JobError> {
         let (outbox, inbox) = bounded(INBOX);
         let asked = Arc::new(AtomicUsize::new(0));
         let screen: Arc<OnceLock<Context>> = Arc::default();
@@ -72,15 +76,17 @@ impl Link {
         let store = worker("ui-store")?;
         let system = worker("ui-system")?;
         let (engine, events) = Engine::new(ports.clone());
-        let shown = Arc::clone(&screen);
-        spawn("ui-events", move || forward(&events, &outbox, &shown))?;
+        let (told, shown) = (outbox.clone(), Arc::clone(&screen));
+        spawn("ui-events", move || forward(&events, &told, &shown))?;
         Ok(Self {
             engine,
             store,
             system,
             inbox,
+            outbox,
             asked,
             screen,
+            files,
         })
     }
 
@@ -99,11 +105,11 @@ impl Link {
         &self,
         worker: Worker,
         question: impl FnOnce(&Ports) -> T + Send + 'static,
-        apply: impl FnOnce(&mut AppState, T) + Send + 'static,
+        apply: impl FnOnce(&mut AppState, &Self, T) + Send + 'static,
     ) {
         let asked: Question = Box::new(move |ports| {
             let answer = question(ports);
-            Box::new(move |state| apply(state, answer))
+            Box::new(move |state, link| apply(state, link, answer))
         });
         let to = match worker {
             Worker::Store => &self.store,
@@ -114,6 +120,26 @@ impl Link {
             self.asked.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!(?worker, "a question was dropped: the worker is busy or gone");
         }
+    }
+
+    /// Lets the user choose a file or folder; `apply` hears of it unless the dialog was dismissed.
+    pub fn choose(
+        &self,
+        what: Choice,
+        apply: impl FnOnce(&mut AppState, &Self, PathBuf) + Send + 'static,
+    ) {
+        let (outbox, screen) = (self.outbox.clone(), Arc::clone(&self.screen));
+        let asked = Arc::clone(&self.asked);
+        let chosen = Box::new(move |path: PathBuf| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let apply: Apply = Box::new(move |state, link| apply(state, link, path));
+            if outbox.send(Message::Answer(apply)).is_ok()
+                && let Some(ctx) = screen.get()
+            {
+                ctx.request_repaint();
+            }
+        });
+        self.files.choose(what, chosen);
     }
 
     /// Starts a job.

@@ -47,6 +47,7 @@ impl State {
                 self.doing.clone_from(doing);
             }
             EventKind::Screened(candidate) => self.rank(candidate),
+            EventKind::Earlier(earlier) => self.apply(earlier),
             _ => {}
         }
     }
@@ -182,7 +183,7 @@ pub fn lasting_line(event: &EventKind) -> Option<String> {
             confirmation,
         } => Some(verdict_line(settings, confirmation)),
         EventKind::Notice(notice) => Some(notice_line(notice)),
-        EventKind::Progress { .. } | EventKind::Finished(_) => None,
+        EventKind::Progress { .. } | EventKind::Earlier(_) | EventKind::Finished(_) => None,
     }
 }
 
@@ -269,6 +270,7 @@ mod tests {
                         runs: 8,
                     })
                     .to_vec(),
+                primary: Some("tg128".to_owned()),
             },
             EventKind::Stage {
                 name: "screening".to_owned(),
@@ -341,6 +343,7 @@ mod tests {
                 purpose: "graphics-queue=on\u{1b}[2J".to_owned(),
             }),
             metrics: BTreeMap::from([("tg128".to_owned(), 38.2)]),
+            scores: vec![38.1, 38.3],
             failure: None,
             wall_secs: 31.0,
         };
@@ -371,6 +374,7 @@ mod tests {
             job_kind: "synth".to_owned(),
             session: None,
             plan: vec![],
+            primary: None,
         });
         state.apply(&EventKind::Progress {
             done: 512,
