@@ -1,6 +1,7 @@
 //! What the engine needs from the world, as traits. Adapters implement them; tests replace them.
 
 mod cancel;
+mod servers;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::domain::types::{
 };
 
 pub use cancel::{CancelMode, CancelToken};
+pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.
