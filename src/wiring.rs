@@ -13,6 +13,7 @@ use crate::ports::{
 use crate::probe::{FixtureProbe, MachineReader};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
+use crate::runtime::server::LlamaServers;
 use crate::store::SqliteStore;
 
 use vulkan_apart::VulkanApart;
@@ -72,6 +73,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         probe,
         runtimes,
         runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
+        servers: Arc::new(LlamaServers),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         clock,

@@ -106,7 +106,7 @@ impl Kind {
         match command {
             Command::Tune(_) => Self::Tune,
             Command::Ab(_) => Self::Ab,
-            Command::Install(_) | Command::Synth(_) => Self::Other,
+            Command::Install(_) | Command::Synth(_) | Command::Serve(_) => Self::Other,
         }
     }
 }

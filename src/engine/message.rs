@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::domain::types::{Backend, Goal, PlannedRun, RequestShape, Settings, Timestamp};
 use crate::ports::{Notice, PortError, SynthRequest};
 
+use super::run::RunRequest;
+
 /// A job's number, never used twice in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -47,6 +49,10 @@ pub struct TuneRequest {
     pub depth: u32,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
+    /// Store the winner as a profile; without it the result says that it can be, see [`super::tune::save_profile`].
+    /// Also counts when a session is gone on with.
+    #[serde(default = "yes")]
+    pub save: bool,
 }
 
 impl TuneRequest {
@@ -67,8 +73,13 @@ impl TuneRequest {
             generated_tokens: None,
             depth: 0,
             resume: None,
+            save: true,
         }
     }
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// What `flux ab` is asked to do.
@@ -109,12 +120,29 @@ pub enum Command {
     Install(Backend),
     /// Write a random-weight model.
     Synth(SynthRequest),
+    /// Run llama-server with the stored profile until it is cancelled or ends.
+    Serve(RunRequest),
+}
+
+/// How a job loads the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupies {
+    /// Hardly.
+    Nothing,
+    /// It starts llama-bench: one such job at a time, and nothing beside it.
+    Measuring,
+    /// It runs llama-server.
+    Serving,
 }
 
 impl Command {
-    /// It starts llama-bench: only one such job at a time.
-    pub const fn measures(&self) -> bool {
-        matches!(self, Self::Tune(_) | Self::Ab(_))
+    /// How it loads the machine.
+    pub const fn occupies(&self) -> Occupies {
+        match self {
+            Self::Tune(_) | Self::Ab(_) => Occupies::Measuring,
+            Self::Serve(_) => Occupies::Serving,
+            Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
+        }
     }
 }
 
@@ -226,6 +254,17 @@ pub enum EventKind {
         settings: Settings,
         /// The judgement.
         confirmation: serde_json::Value,
+    },
+    /// The server is ready.
+    Serving {
+        /// Where it answers, on loopback: `http://127.0.0.1:PORT`.
+        url: String,
+        /// Its process id.
+        pid: u32,
+        /// Name of its model.
+        model: String,
+        /// Row id of the profile applied; `None` is stock.
+        profile: Option<i64>,
     },
     /// Something worth saying.
     Notice(Notice),

@@ -14,6 +14,7 @@ pub mod report;
 pub mod resume;
 pub mod run;
 pub mod scan;
+pub mod serve;
 pub mod tune;
 
 use std::collections::HashMap;
@@ -24,10 +25,12 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::ports::{CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Store};
+use crate::ports::{
+    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Servers, Store,
+};
 
 use job::JobContext;
-use message::{Command, Event, JobError, JobId};
+use message::{Command, Event, JobError, JobId, Occupies};
 
 /// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
 const EVENT_CAPACITY: usize = 256;
@@ -41,6 +44,8 @@ pub struct Ports {
     pub runtimes: Arc<dyn Runtimes>,
     /// Runs llama-bench.
     pub runner: Arc<dyn Runner>,
+    /// Runs llama-server.
+    pub servers: Arc<dyn Servers>,
     /// Reads and makes model files.
     pub models: Arc<dyn Models>,
     /// Keeps everything measured.
@@ -54,7 +59,7 @@ pub struct Ports {
 struct Running {
     cancel: CancelToken,
     thread: JoinHandle<()>,
-    measures: bool,
+    occupies: Occupies,
     /// Set before the last event, when nothing is measured any more.
     over: Arc<AtomicBool>,
 }
@@ -92,21 +97,15 @@ impl Engine {
     /// Starts a job on a thread of its own.
     ///
     /// # Errors
-    /// A second measuring job (two would measure each other), or no thread could be started.
+    /// A second measuring job (two would measure each other), a server beside a measurement, or no thread could be
+    /// started.
     pub fn submit(&mut self, command: Command) -> Result<JobId, JobError> {
         self.running.retain(|_, job| !job.thread.is_finished());
-        let measuring = |job: &Running| job.measures && !job.over.load(Ordering::SeqCst);
-        if command.measures() && self.running.values().any(measuring) {
-            return Err(JobError::new(
-                "busy",
-                "another measurement is running: two would measure each other",
-            )
-            .hint("wait for it, or cancel it"));
-        }
+        let occupies = command.occupies();
+        self.is_free_for(occupies)?;
         let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
         let over = Arc::default();
-        let measures = command.measures();
         let ports = self.ports.clone();
         let context = JobContext::new(
             id,
@@ -125,11 +124,35 @@ impl Engine {
             Running {
                 cancel,
                 thread,
-                measures,
+                occupies,
                 over,
             },
         );
         Ok(id)
+    }
+
+    /// A measurement goes with nothing that loads the machine; several servers go together.
+    fn is_free_for(&self, wanted: Occupies) -> Result<(), JobError> {
+        let runs = |kind: Occupies| {
+            let mut jobs = self.running.values();
+            jobs.any(|job| job.occupies == kind && !job.over.load(Ordering::SeqCst))
+        };
+        let (headline, hint) = match wanted {
+            Occupies::Measuring if runs(Occupies::Measuring) => (
+                "another measurement is running: two would measure each other",
+                "wait for it, or cancel it",
+            ),
+            Occupies::Measuring if runs(Occupies::Serving) => (
+                "a llama-server of Flux is running: it would spoil the measurement",
+                "stop the server first",
+            ),
+            Occupies::Serving if runs(Occupies::Measuring) => (
+                "a measurement is running: a server would spoil it",
+                "wait for it, or cancel it",
+            ),
+            _ => return Ok(()),
+        };
+        Err(JobError::new("busy", headline).hint(hint))
     }
 
     /// Asks a job to stop. A job that has ended, or never was, is left alone.
@@ -164,5 +187,6 @@ fn dispatch(
         Command::Ab(request) => ab::perform(&request, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
+        Command::Serve(request) => serve::perform(&request, ports, context),
     }
 }

@@ -81,10 +81,6 @@ pub(super) fn tune_document(
         .iter()
         .map(|c| candidate_document(c, run_ids, space))
         .collect::<Result<Vec<_>, _>>()?;
-    let descriptions = outcome.winner.as_ref().map(|w| {
-        let described = w.0.keys().map(|d| space.describe(d).to_owned());
-        described.collect()
-    });
     Ok(TuneDocument {
         schema: SCHEMA,
         session: Some(session),
@@ -116,18 +112,31 @@ pub(super) fn tune_document(
         verdict: outcome.verdict,
         reason: outcome.reason.clone(),
         stale_profile: outcome.stale.clone(),
-        profile: profile.map(|p| ProfileDocument {
-            id: p.id,
-            settings: p.settings.clone(),
-            descriptions,
-            args: p.server.args.clone(),
-            bench_args: p.bench.args.clone(),
-            env: p.server.env.clone(),
-            introduced_by: introductions(outcome, run_ids),
-        }),
+        profile: profile.map(|p| profile_document(p, outcome, run_ids)),
+        saveable: outcome.winner.is_some() && profile.is_none(),
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(*overhead),
     })
+}
+
+/// A saved winner, as its search's document has it.
+pub(super) fn profile_document(
+    profile: &Profile,
+    outcome: &TuneOutcome,
+    run_ids: &[i64],
+) -> ProfileDocument {
+    let space = SearchSpace::shipped();
+    let described = profile.settings.0.keys();
+    let descriptions = described.map(|d| space.describe(d).to_owned()).collect();
+    ProfileDocument {
+        id: profile.id,
+        settings: profile.settings.clone(),
+        descriptions: Some(descriptions),
+        args: profile.server.args.clone(),
+        bench_args: profile.bench.args.clone(),
+        env: profile.server.env.clone(),
+        introduced_by: introductions(outcome, run_ids),
+    }
 }
 
 fn introductions(outcome: &TuneOutcome, run_ids: &[i64]) -> BTreeMap<String, i64> {

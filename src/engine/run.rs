@@ -73,6 +73,37 @@ pub struct RunPlan {
 /// # Errors
 /// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`.
 pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError> {
+    let choice = choose(request, ports)?;
+    let explanation = match &choice.profile {
+        Some(p) => explain(p, ports)?,
+        None => Vec::new(),
+    };
+    let Choice {
+        runtime,
+        model,
+        launch,
+        ..
+    } = &choice;
+    Ok(RunPlan {
+        argv: server_argv(runtime, model, launch, &request.extra)?,
+        env: choice.launch.env,
+        profile: choice.profile,
+        explanation,
+        notices: choice.notices,
+    })
+}
+
+/// What is started: a profile or stock, on a build.
+pub(super) struct Choice {
+    pub runtime: Runtime,
+    pub model: ModelInfo,
+    pub launch: Launch,
+    pub profile: Option<Profile>,
+    pub notices: Vec<Notice>,
+}
+
+/// The choice `prepare` writes out.
+pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobError> {
     let model = ports.models.inspect(&request.model)?;
     let candidates: Vec<Profile> = ports
         .store
@@ -95,16 +126,11 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         Some(p) => p.server.clone(),
         None => without_profile(&current, &model, ports, &mut notices)?,
     };
-    let explanation = match &profile {
-        Some(p) => explain(p, ports)?,
-        None => Vec::new(),
-    };
-    let argv = server_argv(&runtime, &model, &launch, &request.extra)?;
-    Ok(RunPlan {
-        argv,
-        env: launch.env,
+    Ok(Choice {
+        runtime,
+        model,
+        launch,
         profile,
-        explanation,
         notices,
     })
 }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod history;
+mod servers;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use crate::domain::types::{
 
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.

@@ -20,6 +20,7 @@ use flux::ports::{
     SynthRequest,
 };
 use flux::probe::FixtureProbe;
+use flux::runtime::server::LlamaServers;
 use flux::store::{Access, SqliteStore};
 
 use super::flux_cli::Bed;
@@ -235,6 +236,7 @@ impl Desk {
                 asked: AtomicU32::new(0),
                 valid: AtomicU32::new(0),
             }),
+            servers: Arc::new(LlamaServers),
             models: Arc::new(GgufModels),
             store: store.clone(),
             clock: Arc::new(RealClock(Instant::now())),
@@ -245,6 +247,13 @@ impl Desk {
 
     pub fn engine(&self) -> (Engine, Receiver<Event>) {
         Engine::new(self.ports.clone())
+    }
+
+    /// Gives its build this llama-server.
+    pub fn serves_with(&mut self, server: std::path::PathBuf) {
+        let mut runtime = self.bed.fake.runtime(&[]);
+        runtime.server = Some(server);
+        self.ports.runtimes = Arc::new(OneRuntime(runtime));
     }
 
     /// The same desk on another machine.

@@ -88,5 +88,6 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         generated_tokens: gen_tokens,
         depth,
         resume,
+        save: true,
     })
 }

@@ -71,6 +71,7 @@ impl State {
             return match self.job_kind.as_str() {
                 "install" => "Installing llama.cpp".to_owned(),
                 "synth" => "Writing the model".to_owned(),
+                "serve" => "Loading the model".to_owned(),
                 other => capitalised(&clean(other)),
             };
         }
@@ -182,6 +183,7 @@ pub fn lasting_line(event: &EventKind) -> Option<String> {
             settings,
             confirmation,
         } => Some(verdict_line(settings, confirmation)),
+        EventKind::Serving { url, model, .. } => Some(format!("serving {} at {url}", clean(model))),
         EventKind::Notice(notice) => Some(notice_line(notice)),
         EventKind::Progress { .. } | EventKind::Earlier(_) | EventKind::Finished(_) => None,
     }

@@ -182,6 +182,9 @@ pub struct TuneDocument {
     pub stale_profile: Option<StaleCheck>,
     /// The profile saved.
     pub profile: Option<ProfileDocument>,
+    /// There is a winner that is not saved: [`crate::engine::tune::save_profile`] can.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub saveable: bool,
     /// Notices.
     pub notices: Vec<Notice>,
     /// Where the time went.
@@ -215,6 +218,7 @@ impl TuneDocument {
     pub fn judgement(&self) -> String {
         let saved = match &self.profile {
             Some(profile) => format!("saved as profile {}", profile.id),
+            None if self.saveable => "not saved yet".to_owned(),
             None => "no profile saved".to_owned(),
         };
         text::judged(self.verdict, &self.reason, Some(&saved))
@@ -354,5 +358,52 @@ impl DryRun {
             None => parts.push("time unknown until the baseline has run".to_owned()),
         }
         parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_with_fields_missing_are_read() {
+        let stored =
+            r#"{"session": 5, "verdict": "unchanged", "candidates": [{"id": 1}], "new_field": 1}"#;
+        let document: TuneDocument = serde_json::from_str(stored).unwrap();
+        assert_eq!(document.session, Some(5));
+        assert_eq!(document.candidates[0].change_pct, None);
+        assert!(!document.saveable);
+        assert_eq!(
+            document.sentence(),
+            "Nothing beat stock in screening: stock stays"
+        );
+        assert_eq!(document.judgement(), "Unchanged · no profile saved");
+        let document: AbDocument = serde_json::from_str(r#"{"a": {"arm": "stock"}}"#).unwrap();
+        assert_eq!(document.overhead, None);
+    }
+
+    #[test]
+    fn an_arm_is_shown_harmlessly_and_compared_by_the_goals_metric() {
+        let comparison = text::graphics_queue();
+        let document = AbDocument {
+            primary: "tg128".to_owned(),
+            a: ArmDocument {
+                arm: "stock".to_owned(),
+                ..ArmDocument::default()
+            },
+            b: ArmDocument {
+                arm: "ubatch=1024\u{1b}".to_owned(),
+                ..ArmDocument::default()
+            },
+            confirmation: Some(ConfirmationDocument {
+                metrics: BTreeMap::from([("tg128".to_owned(), comparison)]),
+                ..ConfirmationDocument::default()
+            }),
+            ..AbDocument::default()
+        };
+        assert_eq!(
+            document.sentence(),
+            "ubatch=1024\\u{1b} against stock: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"
+        );
     }
 }
