@@ -11,4 +11,5 @@ pub mod ports;
 pub mod probe;
 pub mod runtime;
 pub mod store;
+pub mod telemetry;
 pub mod wiring;

@@ -14,6 +14,7 @@ use crate::probe::{FixtureProbe, MachineReader};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
 use crate::store::SqliteStore;
+use crate::telemetry::Sensors;
 
 use vulkan_apart::VulkanApart;
 
@@ -74,6 +75,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
+        telemetry: Arc::new(Sensors),
         clock,
         data_dir,
     };

@@ -9,5 +9,6 @@ pub mod machine;
 pub mod search;
 pub mod server;
 pub mod stats;
+pub mod telemetry;
 pub mod time_limit;
 pub mod types;

@@ -8,6 +8,7 @@ pub mod message;
 pub mod prepare;
 pub mod report;
 pub mod run;
+pub mod telemetry;
 pub mod tune;
 
 use std::collections::HashMap;
@@ -15,13 +16,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::ports::{CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Store};
+use crate::ports::{
+    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Store, Telemetry,
+};
 
 use job::JobContext;
 use message::{Command, Event, JobError, JobId};
+use telemetry::{Measured, Sampler, Tick};
 
 /// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
 const EVENT_CAPACITY: usize = 256;
@@ -39,6 +44,8 @@ pub struct Ports {
     pub models: Arc<dyn Models>,
     /// Keeps everything measured.
     pub store: Arc<dyn Store>,
+    /// The machine's sensors.
+    pub telemetry: Arc<dyn Telemetry>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where Flux keeps its data.
@@ -60,6 +67,8 @@ pub struct Engine {
     closing: Arc<AtomicBool>,
     next: AtomicU64,
     running: HashMap<JobId, Running>,
+    measured: Measured,
+    sampler: Option<Sampler>,
 }
 
 impl Engine {
@@ -73,6 +82,8 @@ impl Engine {
                 closing: Arc::default(),
                 next: AtomicU64::new(1),
                 running: HashMap::new(),
+                measured: Measured::default(),
+                sampler: None,
             },
             receiver,
         )
@@ -108,6 +119,11 @@ impl Engine {
             Arc::clone(&self.closing),
             Arc::clone(&over),
             ports.clock.clone(),
+            if measures {
+                self.measured.clone()
+            } else {
+                Measured::default()
+            },
             cancel.clone(),
         );
         let thread = std::thread::Builder::new()
@@ -124,6 +140,23 @@ impl Engine {
             },
         );
         Ok(id)
+    }
+
+    /// Reads the machine's sensors every `interval` (100 ms to 10 s) from now on, instead of any watching before. With
+    /// `keep`, what is read while a session is measured is stored with it. A slow reader of the ticks loses some.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn watch(&mut self, interval: Duration, keep: bool) -> Result<Receiver<Tick>, JobError> {
+        self.stop_watching();
+        let (sampler, ticks) = Sampler::start(&self.ports, interval, keep, self.measured.clone())?;
+        self.sampler = Some(sampler);
+        Ok(ticks)
+    }
+
+    /// Reads no sensors any more; what was to be stored is stored.
+    pub fn stop_watching(&mut self) {
+        self.sampler = None;
     }
 
     /// Asks a job to stop. A job that has ended, or never was, is left alone.
