@@ -12,6 +12,7 @@ pub mod ports;
 pub mod probe;
 pub mod runtime;
 pub mod store;
+pub mod telemetry;
 #[cfg(feature = "gui")]
 pub mod ui;
 pub mod wiring;

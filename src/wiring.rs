@@ -15,6 +15,7 @@ use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
 use crate::runtime::server::LlamaServers;
 use crate::store::SqliteStore;
+use crate::telemetry::Sensors;
 
 use vulkan_apart::VulkanApart;
 
@@ -76,6 +77,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         servers: Arc::new(LlamaServers),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
+        telemetry: Arc::new(Sensors),
         clock,
         data_dir,
     };

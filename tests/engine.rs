@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flux::domain::types::{FailureClass, Stage, Verdict};
+use flux::domain::types::{FailureClass, Stage, Timestamp, Verdict};
 use flux::engine::message::{AbRequest, Command, EventKind, Outcome};
 use flux::ports::{CancelMode, SessionState, Store as _};
 use serde_json::{Value, json};
@@ -351,4 +351,39 @@ fn another_flux_that_measures_here_is_an_error_before_anything_is_stored() {
     );
     drop(held);
     assert_eq!(desk.store.sessions(9).unwrap().len(), 0);
+}
+
+#[test]
+fn what_is_read_while_a_session_is_measured_is_stored_with_it() {
+    let during = Gate::new(2);
+    let desk = Desk::new(during.script());
+    let (mut engine, events) = desk.engine();
+    let shortest = flux::engine::telemetry::SHORTEST_INTERVAL;
+    let ticks = engine.watch(shortest, true).unwrap();
+    let tick = || ticks.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(tick().readings[0].value, 7.0);
+    let job = engine.submit(desk.tune(None)).unwrap();
+    during.pass(|| {
+        // The first may have been read before the job began.
+        let _ = (tick(), tick());
+    });
+    done(finished(&events, job));
+    engine.stop_watching();
+    assert!(ticks.iter().count() < 100, "its thread has ended");
+    let stored = |session| {
+        let (from, to) = (Timestamp(i64::MIN), Timestamp(i64::MAX));
+        desk.store.telemetry(session, from, to).unwrap()
+    };
+    let kept = stored(1);
+    assert!(!kept.is_empty() && kept.iter().all(|r| r.value == 7.0));
+    // Not asked to keep, nothing is kept; and watching anew ends what was before.
+    let first = engine.watch(shortest, false).unwrap();
+    let second = engine.watch(shortest, false).unwrap();
+    assert!(first.iter().count() < 100);
+    let job = engine.submit(desk.tune(None)).unwrap();
+    done(finished(&events, job));
+    let _ = second.recv_timeout(Duration::from_secs(20)).unwrap();
+    drop(engine);
+    assert!(second.iter().count() < 100);
+    assert_eq!(stored(2), []);
 }

@@ -9,6 +9,7 @@ pub mod machine;
 pub mod search;
 pub mod server;
 pub mod stats;
+pub mod telemetry;
 pub mod text;
 pub mod time_limit;
 pub mod types;

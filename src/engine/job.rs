@@ -10,6 +10,7 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
 
 use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};
+use super::telemetry::Measured;
 
 /// Progress is sent at most this often: a reader cannot use more, and events must not pile up.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -49,6 +50,7 @@ pub struct JobContext {
     closing: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
+    measured: Measured,
     /// Asked to stop.
     pub cancel: CancelToken,
     seq: u64,
@@ -62,6 +64,7 @@ impl JobContext {
         closing: Arc<AtomicBool>,
         over: Arc<AtomicBool>,
         clock: Arc<dyn Clock>,
+        measured: Measured,
         cancel: CancelToken,
     ) -> Self {
         Self {
@@ -70,6 +73,7 @@ impl JobContext {
             closing,
             over,
             clock,
+            measured,
             cancel,
             seq: 0,
             last_progress: None,
@@ -99,6 +103,9 @@ impl JobContext {
         plan: Vec<StageInfo>,
         primary: Option<String>,
     ) {
+        if let Some(session) = session {
+            self.measured.begin(session);
+        }
         self.emit(EventKind::Started {
             job_kind: job_kind.to_owned(),
             session,
@@ -165,6 +172,7 @@ impl JobContext {
                 error: panicked(panic.as_ref()),
             },
         };
+        self.measured.end();
         // A reader that has seen the end may ask for the next measurement at once.
         self.over.store(true, Ordering::SeqCst);
         self.emit(EventKind::Finished(outcome));

@@ -15,6 +15,7 @@ pub mod resume;
 pub mod run;
 pub mod scan;
 pub mod serve;
+pub mod telemetry;
 pub mod tune;
 
 use std::collections::HashMap;
@@ -22,15 +23,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
     CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Servers, Store,
+    Telemetry,
 };
 
 use job::JobContext;
 use message::{Command, Event, JobError, JobId, Occupies};
+use telemetry::{Measured, Sampler, Tick};
 
 /// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
 const EVENT_CAPACITY: usize = 256;
@@ -50,6 +54,8 @@ pub struct Ports {
     pub models: Arc<dyn Models>,
     /// Keeps everything measured.
     pub store: Arc<dyn Store>,
+    /// The machine's sensors.
+    pub telemetry: Arc<dyn Telemetry>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where Flux keeps its data.
@@ -71,6 +77,8 @@ pub struct Engine {
     closing: Arc<AtomicBool>,
     next: AtomicU64,
     running: HashMap<JobId, Running>,
+    measured: Measured,
+    sampler: Option<Sampler>,
 }
 
 impl Engine {
@@ -84,6 +92,8 @@ impl Engine {
                 closing: Arc::default(),
                 next: AtomicU64::new(1),
                 running: HashMap::new(),
+                measured: Measured::default(),
+                sampler: None,
             },
             receiver,
         )
@@ -113,6 +123,11 @@ impl Engine {
             Arc::clone(&self.closing),
             Arc::clone(&over),
             ports.clock.clone(),
+            if occupies == Occupies::Measuring {
+                self.measured.clone()
+            } else {
+                Measured::default()
+            },
             cancel.clone(),
         );
         let thread = std::thread::Builder::new()
@@ -153,6 +168,23 @@ impl Engine {
             _ => return Ok(()),
         };
         Err(JobError::new("busy", headline).hint(hint))
+    }
+
+    /// Reads the machine's sensors every `interval` (100 ms to 10 s) from now on, instead of any watching before. With
+    /// `keep`, what is read while a session is measured is stored with it. A slow reader of the ticks loses some.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn watch(&mut self, interval: Duration, keep: bool) -> Result<Receiver<Tick>, JobError> {
+        self.stop_watching();
+        let (sampler, ticks) = Sampler::start(&self.ports, interval, keep, self.measured.clone())?;
+        self.sampler = Some(sampler);
+        Ok(ticks)
+    }
+
+    /// Reads no sensors any more; what was to be stored is stored.
+    pub fn stop_watching(&mut self) {
+        self.sampler = None;
     }
 
     /// Asks a job to stop. A job that has ended, or never was, is left alone.

@@ -21,7 +21,7 @@ pub fn perform(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    context.started("serve", None, Vec::new());
+    context.started("serve", None, Vec::new(), None);
     let choice = run::choose(request, ports)?;
     for notice in &choice.notices {
         context.emit(EventKind::Notice(notice.clone()));

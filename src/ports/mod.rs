@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::domain::doctor::Facts;
+use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
     Timestamp,
@@ -86,6 +87,21 @@ pub trait Clock: Send + Sync {
 
     /// Monotonic time since an arbitrary start.
     fn elapsed(&self) -> Duration;
+}
+
+/// One owner of sensors. It is read from one thread, every tick: what takes longer than a millisecond delays the rest.
+pub trait TelemetrySource: Send {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+
+    /// The sensors' values now, in their metrics' units. What cannot be read is absent, never zero.
+    fn sample(&mut self) -> Vec<(SeriesId, f64)>;
+}
+
+/// The sensors of this machine.
+pub trait Telemetry: Send + Sync {
+    /// Every owner of sensors here, opened anew.
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
 }
 
 /// Starts one llama-bench process and waits for it. A failed run is an outcome, not an error.

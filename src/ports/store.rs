@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     BufferUse, Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, RawOutput, Run,
     RunOutcome, Runtime, Settings, Timestamp, Verdict,
@@ -235,6 +236,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// There is no such session; as `begin_session`.
     fn set_deleted(&self, session: i64, deleted: bool, at: Timestamp) -> PortResult<()>;
+    /// Appends readings taken while a session went on. The run a reading belongs to follows from its time.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_telemetry(&self, session: i64, readings: &[Reading]) -> PortResult<()>;
 
     /// The last remembered scan.
     ///
@@ -277,6 +283,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn raw(&self, run: i64) -> PortResult<Option<RawOutput>>;
+    /// A session's readings from `from` to `to`, both included, in the order of their times. Readings that only a later
+    /// Flux knows are left out.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn telemetry(&self, session: i64, from: Timestamp, to: Timestamp) -> PortResult<Vec<Reading>>;
     /// A session's notices in order.
     ///
     /// # Errors

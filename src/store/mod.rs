@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
+use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
@@ -165,6 +166,11 @@ impl Store for SqliteStore {
         self.write(move |tx| write::mark(tx, session, deleted, at))
     }
 
+    fn append_telemetry(&self, session: i64, readings: &[Reading]) -> PortResult<()> {
+        let readings = readings.to_vec();
+        self.write(move |tx| write::telemetry(tx, session, &readings))
+    }
+
     fn last_scan(&self) -> PortResult<Option<Fingerprint>> {
         self.read(read::last_scan)
     }
@@ -187,6 +193,10 @@ impl Store for SqliteStore {
 
     fn raw(&self, run: i64) -> PortResult<Option<RawOutput>> {
         self.read(|c| read::raw_output(c, run))
+    }
+
+    fn telemetry(&self, session: i64, from: Timestamp, to: Timestamp) -> PortResult<Vec<Reading>> {
+        self.read(|c| read::telemetry(c, session, from, to))
     }
 
     fn notices(&self, session: i64) -> PortResult<Vec<Notice>> {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
+use crate::domain::telemetry::{Reading, SeriesId};
 use crate::domain::types::{
     Fingerprint, Profile, RawOutput, Run, RunOutcome, Settings, TestSamples, TestSpec, Timestamp,
 };
@@ -203,6 +204,30 @@ fn samples(connection: &Connection, run: i64, position: i64) -> Result<Vec<u64>>
     all(connection, sql, [run, position], |row| {
         Columns::of(row).count()
     })
+}
+
+/// A session's readings in a time, in order.
+pub(super) fn telemetry(
+    connection: &Connection,
+    session: i64,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<Reading>> {
+    let sql = "SELECT at, source, key, value FROM telemetry
+               WHERE session = ?1 AND at BETWEEN ?2 AND ?3 ORDER BY at, id";
+    let found = all(connection, sql, [session, from.0, to.0], |row| {
+        let mut c = Columns::of(row);
+        let (at, source) = (Timestamp(c.get()?), c.get()?);
+        // A key nobody here knows is a later Flux's.
+        let metric = c.word().ok();
+        let value = c.get()?;
+        Ok(metric.map(|metric| Reading {
+            series: SeriesId { source, metric },
+            at,
+            value,
+        }))
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// A session's notices in order.

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Sender, bounded};
 use rusqlite::{Connection, Error, OptionalExtension, Result, Transaction, params};
 
+use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestSamples, Timestamp, Verdict,
 };
@@ -235,6 +236,24 @@ fn samples(tx: &Transaction, run: i64, position: i64, of: &TestSamples) -> Resul
             position,
             whole(repetition as u64)?,
             whole(ns)?
+        ])?;
+    }
+    Ok(())
+}
+
+/// Appends readings.
+pub(super) fn telemetry(tx: &Transaction, session: i64, readings: &[Reading]) -> Result<()> {
+    let mut insert = tx.prepare_cached(
+        "INSERT INTO telemetry (session, at, source, key, value) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for reading in readings {
+        let series = &reading.series;
+        insert.execute(params![
+            session,
+            reading.at.0,
+            series.source,
+            word(&series.metric)?,
+            reading.value,
         ])?;
     }
     Ok(())

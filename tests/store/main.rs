@@ -9,6 +9,7 @@ mod sample;
 use std::fs;
 use std::path::Path;
 
+use flux::domain::telemetry::{Metric, Reading, SeriesId};
 use flux::domain::types::*;
 use flux::ports::*;
 use flux::store::{Access, SqliteStore};
@@ -153,6 +154,46 @@ fn an_entry_that_does_not_fit_is_refused_whole() {
     let error = store.save_profile(&unexplained).unwrap_err();
     assert_eq!(error.cause[0], "no run introduced graphics-queue");
     assert_eq!(store.profiles().unwrap(), []);
+}
+
+#[test]
+fn readings_come_back_by_time_and_unknown_ones_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = measuring(dir.path());
+    let session = store.begin_session(&new_session()).unwrap();
+    let reading = |at, metric, value| Reading {
+        series: SeriesId {
+            source: "0000:01:00.0".to_owned(),
+            metric,
+        },
+        at: Timestamp(at),
+        value,
+    };
+    let (late, early) = (
+        reading(30, Metric::Power, 0.1 + 0.2),
+        reading(10, Metric::VramUsed, 8_321_499_136.0),
+    );
+    let batch = [late.clone(), early.clone()];
+    store.append_telemetry(session, &batch).unwrap();
+    let shell = Connection::open(dir.path().join("flux.db")).unwrap();
+    shell
+        .execute_batch("INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 20, 'x', 'aura_lx', 1.0)")
+        .unwrap();
+    let read = |from, to| {
+        store
+            .telemetry(session, Timestamp(from), Timestamp(to))
+            .unwrap()
+    };
+    assert_eq!(read(i64::MIN, i64::MAX), [early.clone(), late.clone()]);
+    assert_eq!(read(10, 29), [early]);
+    assert_eq!(read(30, 30), [late]);
+    // Half a batch is none.
+    let bad = [
+        reading(1, Metric::Power, 1.0),
+        reading(2, Metric::Power, f64::NAN),
+    ];
+    assert!(store.append_telemetry(session, &bad).is_err());
+    assert_eq!(read(0, 5), []);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flux::domain::doctor::Facts;
+use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
     Backend, Failure, FailureClass, Host, Machine, RawOutput, Run, RunOutcome, RunProgress,
     RunRequest, Runtime, TestSamples, Timestamp,
@@ -17,7 +18,7 @@ use flux::engine::{Engine, Ports};
 use flux::gguf::GgufModels;
 use flux::ports::{
     CancelToken, Clock, InstallProgress, MachineProbe, PortError, PortResult, Runner, Runtimes,
-    SynthRequest,
+    SynthRequest, Telemetry, TelemetrySource,
 };
 use flux::probe::FixtureProbe;
 use flux::runtime::server::LlamaServers;
@@ -187,6 +188,29 @@ impl MachineProbe for AsIfReal {
     }
 }
 
+/// One sensor of the host, always at 7.
+struct OneSensor;
+
+impl Telemetry for OneSensor {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Self)]
+    }
+}
+
+impl TelemetrySource for OneSensor {
+    fn name(&self) -> &str {
+        "one"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        let series = SeriesId {
+            source: HOST.to_owned(),
+            metric: Metric::CpuLoad,
+        };
+        vec![(series, 7.0)]
+    }
+}
+
 struct OneRuntime(Runtime);
 
 impl Runtimes for OneRuntime {
@@ -239,6 +263,7 @@ impl Desk {
             servers: Arc::new(LlamaServers),
             models: Arc::new(GgufModels),
             store: store.clone(),
+            telemetry: Arc::new(OneSensor),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
         };

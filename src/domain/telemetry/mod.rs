@@ -1,0 +1,173 @@
+//! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
+
+mod ring;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::types::Timestamp;
+
+pub use ring::{Column, Ring, Rings, Summary};
+
+/// The source of readings of the machine as a whole.
+pub const HOST: &str = "host";
+
+/// What is read. The serialised word is the key in the store: its end names the unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Power the GPU's board draws, W.
+    #[serde(rename = "power_w")]
+    Power,
+    /// Energy the GPU's board has drawn since an arbitrary start, J; only ever rises.
+    #[serde(rename = "energy_j")]
+    Energy,
+    /// Clock of the GPU's compute units, MHz.
+    #[serde(rename = "core_clock_mhz")]
+    CoreClock,
+    /// Clock of the GPU's memory, MHz.
+    #[serde(rename = "memory_clock_mhz")]
+    MemoryClock,
+    /// Temperature of the GPU's edge, °C.
+    #[serde(rename = "temperature_c")]
+    Temperature,
+    /// Temperature of the GPU's hottest spot, °C.
+    #[serde(rename = "hot_spot_c")]
+    HotSpot,
+    /// Temperature of the GPU's memory, °C.
+    #[serde(rename = "memory_temperature_c")]
+    MemoryTemperature,
+    /// Speed of the GPU's fan, rpm.
+    #[serde(rename = "fan_rpm")]
+    FanSpeed,
+    /// Speed of the GPU's fan where only its share of the highest is told, percent.
+    #[serde(rename = "fan_pct")]
+    FanLoad,
+    /// Memory in use on the GPU, by every process, bytes.
+    #[serde(rename = "vram_used_bytes")]
+    VramUsed,
+    /// Share of time the GPU was at work, percent.
+    #[serde(rename = "gpu_load_pct")]
+    GpuLoad,
+    /// Share of time the GPU's memory was read or written, percent.
+    #[serde(rename = "memory_load_pct")]
+    MemoryLoad,
+    /// 1 while the GPU holds its clocks down for power or temperature, else 0.
+    #[serde(rename = "throttled")]
+    Throttled,
+    /// Share of time the processor was at work, all cores, percent.
+    #[serde(rename = "cpu_load_pct")]
+    CpuLoad,
+    /// Power the processor's package draws, W.
+    #[serde(rename = "cpu_power_w")]
+    CpuPower,
+    /// RAM in use by every process, bytes.
+    #[serde(rename = "ram_used_bytes")]
+    RamUsed,
+    /// Bytes read from disks in a second.
+    #[serde(rename = "disk_read_bytes_per_s")]
+    DiskRead,
+}
+
+impl Metric {
+    /// Every metric, in the order people look at them.
+    pub const ALL: [Self; 17] = [
+        Self::Power,
+        Self::Energy,
+        Self::CoreClock,
+        Self::MemoryClock,
+        Self::Temperature,
+        Self::HotSpot,
+        Self::MemoryTemperature,
+        Self::FanSpeed,
+        Self::FanLoad,
+        Self::VramUsed,
+        Self::GpuLoad,
+        Self::MemoryLoad,
+        Self::Throttled,
+        Self::CpuLoad,
+        Self::CpuPower,
+        Self::RamUsed,
+        Self::DiskRead,
+    ];
+
+    /// What people call it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Power => "Power",
+            Self::Energy => "Energy",
+            Self::CoreClock => "Core clock",
+            Self::MemoryClock => "Memory clock",
+            Self::Temperature => "Temperature",
+            Self::HotSpot => "Hot spot",
+            Self::MemoryTemperature => "Memory temperature",
+            Self::FanSpeed | Self::FanLoad => "Fan",
+            Self::VramUsed => "VRAM",
+            Self::GpuLoad => "GPU load",
+            Self::MemoryLoad => "Memory load",
+            Self::Throttled => "Throttled",
+            Self::CpuLoad => "CPU load",
+            Self::CpuPower => "CPU power",
+            Self::RamUsed => "RAM",
+            Self::DiskRead => "Disk reads",
+        }
+    }
+
+    /// The unit of its values; empty where they have none. Sizes are in plain bytes, to be shown in larger units.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Power | Self::CpuPower => "W",
+            Self::Energy => "J",
+            Self::CoreClock | Self::MemoryClock => "MHz",
+            Self::Temperature | Self::HotSpot | Self::MemoryTemperature => "°C",
+            Self::FanSpeed => "rpm",
+            Self::VramUsed | Self::RamUsed => "B",
+            Self::DiskRead => "B/s",
+            Self::FanLoad | Self::GpuLoad | Self::MemoryLoad | Self::CpuLoad => "%",
+            Self::Throttled => "",
+        }
+    }
+}
+
+/// One line in a chart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SeriesId {
+    /// Whose reading: a GPU's PCI address (`0000:01:00.0`), or [`HOST`].
+    pub source: String,
+    /// What is read.
+    pub metric: Metric,
+}
+
+/// One value of one series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Series.
+    pub series: SeriesId,
+    /// When it was read.
+    pub at: Timestamp,
+    /// Its value, finite, in the metric's unit.
+    pub value: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_and_end_with_their_unit() {
+        let key = |m: &Metric| serde_json::to_string(m).unwrap_or_default();
+        let mut keys: Vec<String> = Metric::ALL.iter().map(key).collect();
+        for (metric, key) in Metric::ALL.iter().zip(&keys) {
+            let end = match metric.unit() {
+                "°C" => "_c",
+                "%" => "_pct",
+                "B" => "_bytes",
+                "B/s" => "_bytes_per_s",
+                other => &other.to_lowercase(),
+            };
+            assert!(key.trim_matches('"').ends_with(end), "{key} {end}");
+        }
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), Metric::ALL.len());
+    }
+}
