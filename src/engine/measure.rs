@@ -16,6 +16,7 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::{Target, Workplace};
+use super::report;
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -323,7 +324,8 @@ fn announce(note: TuneNote, context: &mut JobContext) {
         }
         TuneNote::Judged { confirmation } => {
             let settings: Settings = confirmation.settings.clone();
-            let confirmation = serde_json::to_value(confirmation).unwrap_or_default();
+            let document = report::confirmation_document(&confirmation);
+            let confirmation = serde_json::to_value(document).unwrap_or_default();
             context.emit(EventKind::Verdict {
                 settings,
                 confirmation,
