@@ -84,6 +84,11 @@ pub fn open(options: &Options) -> PortResult<Opened> {
     Ok(Opened { ports, notices })
 }
 
+/// Does Flux keep something in this folder?
+pub fn is_data_dir(dir: &Path) -> bool {
+    SqliteStore::is_in(dir)
+}
+
 /// What Vulkan says, asked in this process.
 pub fn vulkan_report() -> VulkanReport {
     crate::probe::vulkan::report()

@@ -77,11 +77,12 @@ fn events_are_numbered_one_by_one_and_end_with_the_only_finished() {
     let verdicts: Vec<&Value> = seen
         .iter()
         .filter_map(|kind| match kind {
-            EventKind::Verdict { confirmation, .. } => Some(&confirmation["verdict"]),
+            EventKind::Verdict { confirmation, .. } => Some(confirmation),
             _ => None,
         })
         .collect();
-    assert_eq!(verdicts, [&json!("improved")]);
+    assert_eq!(verdicts.len(), 1);
+    assert_eq!(verdicts[0]["verdict"], json!("improved"));
     let end = desk.store.session(1).unwrap().unwrap().end.unwrap();
     assert_eq!(
         (end.state, end.verdict),
@@ -91,6 +92,10 @@ fn events_are_numbered_one_by_one_and_end_with_the_only_finished() {
         panic!("not done")
     };
     assert_eq!(end.result, *result, "what is stored is what is printed");
+    assert_eq!(
+        result["confirmation"], *verdicts[0],
+        "and what was announced"
+    );
     assert_eq!(result["profile"]["settings"], json!({"flash-attn": "on"}));
     assert_eq!(desk.store.profiles().unwrap().len(), 1);
 }

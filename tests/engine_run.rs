@@ -226,7 +226,10 @@ fn a_winner_left_unsaved_is_saved_later_exactly_as_a_search_saves_it() {
     assert!(document.judgement().ends_with(" · not saved yet"));
 
     let profile = save_profile(1, &desk.ports).unwrap();
-    assert_eq!(desk.store.profiles().unwrap(), [profile.clone()]);
+    assert_eq!(
+        desk.store.profiles().unwrap(),
+        std::slice::from_ref(&profile)
+    );
     let usual = &saving.store.profiles().unwrap()[0];
     assert_eq!(profile.settings, usual.settings);
     assert_eq!(
@@ -265,4 +268,16 @@ fn a_request_stored_by_an_older_flux_is_one_that_saves() {
     stored.as_object_mut().unwrap().remove("save");
     let read: TuneRequest = serde_json::from_value(stored).unwrap();
     assert!(read.save);
+}
+
+#[test]
+fn an_export_into_a_file_is_said_as_a_document() {
+    let (desk, _) = tuned();
+    let file = desk.bed.fake.scratch().join("session.json");
+    let mut export = desk.bed.flux(&["export", "1", "--json", "-o"]);
+    let said = flux_cli::document(export.arg(&file));
+    assert_eq!(said, json!({"schema": 1, "written": file}));
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let read = flux::engine::evidence::evidence(1, &desk.ports).unwrap();
+    assert_eq!(written, json!(read));
 }

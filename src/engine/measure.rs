@@ -16,6 +16,7 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::{Target, Workplace};
+use super::report;
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -348,7 +349,8 @@ fn event_of(note: TuneNote) -> Option<EventKind> {
         },
         TuneNote::Judged { confirmation } => EventKind::Verdict {
             settings: confirmation.settings.clone(),
-            confirmation: serde_json::to_value(confirmation).unwrap_or_default(),
+            confirmation: serde_json::to_value(report::confirmation_document(&confirmation))
+                .unwrap_or_default(),
         },
         TuneNote::Notice(remark) => EventKind::Notice(notice_of(&remark)),
     })

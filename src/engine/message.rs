@@ -248,7 +248,7 @@ pub enum EventKind {
         /// Smallest effect, percent of the baseline; `None` without a spread to plan from.
         smallest_effect_pct: Option<f64>,
     },
-    /// A confirmation ended; the document `flux tune --json` prints for it.
+    /// A confirmation ended; the document `flux tune --json` prints for it, a [`super::report::ConfirmationDocument`].
     Verdict {
         /// Settings judged.
         settings: Settings,

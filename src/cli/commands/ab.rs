@@ -1,5 +1,7 @@
 //! `flux ab`: any two arms, interleaved.
 
+use std::path::Path;
+
 use crate::cli::args::{Ab, MachineArg};
 use crate::cli::error::CliResult;
 use crate::cli::job::Jobs;
@@ -8,6 +10,7 @@ use crate::cli::render::tune;
 use crate::engine::message::{AbRequest, Command};
 
 use super::open::Place;
+use super::tune::Said;
 
 /// Confirms arm B against arm A.
 ///
@@ -30,12 +33,15 @@ pub fn run(args: Ab, place: &Place, output: &Output) -> CliResult {
         generated_tokens: workload.gen_tokens,
         depth: workload.depth,
     };
+    let said = Said {
+        model: request.model.clone(),
+        runtime: request.runtime.clone(),
+        data_dir: place.data_dir().map(Path::to_owned),
+    };
     let document = jobs.run(Command::Ab(request), output)?;
     if output.json {
         return print_json(&document);
     }
-    print(&tune::ab_result(
-        &serde_json::from_value(document)?,
-        output.style,
-    ))
+    let document = serde_json::from_value(document)?;
+    print(&said.in_context(output, |context| tune::ab_result(&document, context)))
 }

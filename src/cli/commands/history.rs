@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cli::args::{Export, ExportFormat, History, Show};
 use crate::cli::error::CliResult;
 use crate::cli::file;
-use crate::cli::output::{Output, print};
+use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::{csv, history, session};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
@@ -17,7 +17,7 @@ use super::open::Place;
 /// # Errors
 /// The database cannot be read.
 pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
-    let sessions = place.look(output)?.store.sessions(args.limit)?;
+    let sessions = place.look_back(output)?.store.sessions(args.limit)?;
     let document = json!({ "schema": 1, "sessions": sessions });
     output.print_either(&document, || history::list(&sessions, output.style))
 }
@@ -27,7 +27,7 @@ pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
 /// # Errors
 /// There is none of that number; the database cannot be read.
 pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
-    let evidence = evidence(args.id, &place.look(output)?)?;
+    let evidence = evidence(args.id, &place.look_back(output)?)?;
     output.print_either(&evidence, || {
         session::show(&evidence, output.verbose, output.style)
     })
@@ -38,7 +38,7 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
 /// # Errors
 /// As `show`; the file exists or cannot be written.
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
-    let evidence = evidence(args.id, &place.look(output)?)?;
+    let evidence = evidence(args.id, &place.look_back(output)?)?;
     let text = match args.format {
         ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&evidence)?),
         ExportFormat::Csv => csv::samples(evidence.session.id, &evidence.runs),
@@ -48,5 +48,8 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     };
     file::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
+    if output.json {
+        print_json(&json!({ "schema": 1, "written": path }))?;
+    }
     Ok(())
 }

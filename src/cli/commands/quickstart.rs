@@ -1,6 +1,6 @@
 //! `flux quickstart`: everything once, each step said: scan, a llama.cpp, a model, the tuning, the result.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::args::{MachineArg, Quickstart};
 use crate::cli::error::{CliError, CliResult};
@@ -55,8 +55,13 @@ pub fn run(args: Quickstart, place: &Place, output: &Output) -> CliResult {
         span(args.time_limit)
     ));
     let request = quick::search(model.clone(), &build, args.time_limit);
+    let said = tune::Said {
+        model,
+        runtime: None,
+        data_dir: place.data_dir().map(Path::to_owned),
+    };
     let document = jobs.run(Command::Tune(request), output)?;
-    tune::print_result(document, &model, output)
+    tune::print_result(document, &said, output)
 }
 
 /// The GPU's backend; where it cannot be had, the CPU's, because a first result is better than none.

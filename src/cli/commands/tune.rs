@@ -1,6 +1,6 @@
 //! `flux tune`: search and confirm.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use crate::cli::args::{Tune, Workload};
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::{Output, print, print_json};
+use crate::cli::render::tune::Context;
 use crate::cli::render::{plan, tune};
 use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
@@ -33,25 +34,48 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
         return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
     let mut jobs = Jobs::start(ports)?;
-    let model = request.model.clone();
+    let said = Said {
+        model: request.model.clone(),
+        runtime: request.runtime.clone(),
+        data_dir: place.data_dir().map(Path::to_owned),
+    };
     let document = jobs.run(Command::Tune(request), output)?;
-    print_result(document, &model, output)
+    print_result(document, &said, output)
+}
+
+/// What the user said that the next command must repeat.
+pub struct Said {
+    /// The model.
+    pub model: PathBuf,
+    /// `--runtime`.
+    pub runtime: Option<String>,
+    /// `--data-dir`.
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Said {
+    /// Calls `text` with what a result's text needs.
+    pub fn in_context(&self, output: &Output, text: impl FnOnce(Context) -> String) -> String {
+        let data_dir = self.data_dir.as_ref().map(|d| d.display().to_string());
+        text(Context {
+            model: &self.model.display().to_string(),
+            runtime: self.runtime.as_deref(),
+            data_dir: data_dir.as_deref(),
+            style: output.style,
+        })
+    }
 }
 
 /// Prints a result document of `tune`.
 ///
 /// # Errors
 /// stdout cannot be written.
-pub fn print_result(document: Value, model: &Path, output: &Output) -> CliResult {
+pub fn print_result(document: Value, said: &Said, output: &Output) -> CliResult {
     if output.json {
         return print_json(&document);
     }
-    let model = model.display().to_string();
-    let context = tune::Context {
-        model: &model,
-        style: output.style,
-    };
-    print(&tune::result(&serde_json::from_value(document)?, context))
+    let document = serde_json::from_value(document)?;
+    print(&said.in_context(output, |context| tune::result(&document, context)))
 }
 
 fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {

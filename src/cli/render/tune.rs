@@ -18,13 +18,32 @@ use super::comparison;
 use super::refusals;
 use super::table::{Align, Table, pairs};
 
-/// What the text needs to know besides the document.
+/// What the text needs to know besides the document: what the user said, for the next command, and the style.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// The model as the user named it, for the next command.
+    /// The model.
     pub model: &'a str,
+    /// `--runtime`, where it was given.
+    pub runtime: Option<&'a str>,
+    /// `--data-dir`, where it was given.
+    pub data_dir: Option<&'a str>,
     /// Bold headings or not.
     pub style: Style,
+}
+
+impl Context<'_> {
+    /// `flux` with these words, and with what must be said again.
+    fn command(&self, words: &[&str]) -> String {
+        let flag = |name, value: Option<&str>| value.map(|v| [name, v].map(str::to_owned));
+        let said = flag("--data-dir", self.data_dir).into_iter().flatten();
+        let words = words.iter().map(|word| (*word).to_owned());
+        let all: Vec<String> = ["flux".to_owned()]
+            .into_iter()
+            .chain(said)
+            .chain(words)
+            .collect();
+        shell_command(&BTreeMap::new(), &all)
+    }
 }
 
 /// The result of `flux tune` as text.
@@ -49,7 +68,8 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
 }
 
 /// The result of `flux ab` as text.
-pub fn ab_result(document: &AbDocument, style: Style) -> String {
+pub fn ab_result(document: &AbDocument, context: Context) -> String {
+    let style = context.style;
     joined([
         verdict(
             &document.sentence(),
@@ -60,7 +80,7 @@ pub fn ab_result(document: &AbDocument, style: Style) -> String {
         ),
         evidence(document.confirmation.as_ref(), style),
         overhead(document.overhead.as_ref(), style),
-        every_sample(document.session),
+        every_sample(document.session, context),
     ])
 }
 
@@ -195,17 +215,21 @@ fn next(document: &TuneDocument, context: Context) -> String {
             let settings = shell_command(&profile.env, &profile.args);
             let _ = writeln!(text, "Settings for llama.cpp: {settings}");
         }
-        let words = ["flux", "run", "-m", context.model].map(str::to_owned);
-        let command = shell_command(&BTreeMap::new(), &words);
+        let mut words = vec!["run", "-m", context.model];
+        words.extend(context.runtime.iter().flat_map(|name| ["--runtime", *name]));
+        let command = context.command(&words);
         let _ = writeln!(text, "Next: {command}");
         let _ = writeln!(text, "Why:  {command} --explain");
     }
-    text.push_str(&every_sample(document.session));
+    text.push_str(&every_sample(document.session, context));
     text
 }
 
-fn every_sample(session: Option<i64>) -> String {
-    session.map_or_else(String::new, |id| format!("Every sample: flux show {id}\n"))
+fn every_sample(session: Option<i64>, context: Context) -> String {
+    session.map_or_else(String::new, |id| {
+        let command = context.command(&["show", &id.to_string()]);
+        format!("Every sample: {command}\n")
+    })
 }
 
 #[cfg(test)]
@@ -216,6 +240,8 @@ mod tests {
 
     const CONTEXT: Context = Context {
         model: "my model.gguf",
+        runtime: None,
+        data_dir: None,
         style: Style::PLAIN,
     };
 
@@ -291,6 +317,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Every sample: flux show 5\n"), "{text}");
+    }
+
+    #[test]
+    fn the_next_command_repeats_where_the_profile_and_the_build_are() {
+        let context = Context {
+            runtime: Some("b11149"),
+            data_dir: Some("my data"),
+            ..CONTEXT
+        };
+        let text = shown(&winner(), context);
+        for line in [
+            "Next: flux --data-dir 'my data' run -m 'my model.gguf' --runtime b11149\n",
+            "Why:  flux --data-dir 'my data' run -m 'my model.gguf' --runtime b11149 --explain\n",
+            "Every sample: flux --data-dir 'my data' show 5\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

@@ -162,21 +162,15 @@ pub fn model_made(state: &mut AppState, link: &Link, result: &serde_json::Value)
 fn request(state: &AppState) -> Option<TuneRequest> {
     let form = &state.tune;
     Some(TuneRequest {
-        model: state.model.as_ref()?.path.clone(),
         runtime: state.chosen_runtime().map(|r| r.name.clone()),
-        device: None,
         goal: form.goal,
         request_shape: form.request,
         allow_kv_quant: form.allow_kv_quant,
-        repetitions: None,
         processes: form.processes,
         time_limit_secs: (form.limit_minutes > 0).then(|| f64::from(form.limit_minutes) * 60.0),
-        only: Vec::new(),
-        prompt_tokens: None,
-        generated_tokens: None,
         depth: form.depth,
-        resume: None,
         save: false,
+        ..TuneRequest::new(state.model.as_ref()?.path.clone())
     })
 }
 
@@ -208,23 +202,9 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
 
 /// Goes on with a stored session that was paused, cancelled or broken off.
 pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
-    let known = state.tune.running.take().or_else(|| request(state));
-    let mut request = known.unwrap_or_else(|| TuneRequest {
-        model: PathBuf::new(),
-        runtime: None,
-        device: None,
-        goal: state.tune.goal,
-        request_shape: RequestShape::default(),
-        allow_kv_quant: false,
-        repetitions: None,
-        processes: None,
-        time_limit_secs: None,
-        only: Vec::new(),
-        prompt_tokens: None,
-        generated_tokens: None,
-        depth: 0,
-        resume: None,
+    let mut request = state.tune.running.take().unwrap_or_else(|| TuneRequest {
         save: false,
+        ..TuneRequest::new(model.clone())
     });
     // The session's own plan wins over everything else in the request.
     request.model = model;
