@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wiring",
         ],
     ),
-    ("cli", &["domain", "ports", "engine", "wiring", "cli"]),
+    ("cli", &["domain", "ports", "engine", "wiring", "ui", "cli"]),
     ("ui", &["domain", "ports", "engine", "chart", "ui"]),
     ("lib", &[]),
     ("main", &[]),

@@ -19,7 +19,7 @@ const SHAPES: &[(&str, Bytes, u32)] = &[
 ];
 
 /// Seed of a model quickstart makes: the same file everywhere.
-const SEED: u64 = 0;
+pub const SEED: u64 = 0;
 
 /// The model to make on this machine, in the data folder; one made before by the same name is as good.
 pub fn model_to_make(found: &Scan, data_dir: &Path) -> SynthRequest {

@@ -23,11 +23,10 @@ use crate::wiring;
 /// # Errors
 /// As the command.
 pub fn run(cli: Cli, output: &Output) -> CliResult {
+    let place = open::Place::new(cli.global.data_dir);
     let Some(action) = cli.command else {
-        return desktop::run();
+        return desktop::run(&place);
     };
-    let data_dir = cli.global.data_dir;
-    let place = open::Place::new(data_dir);
     match action {
         Action::Compare(args) => compare::run(&args, output),
         Action::Scan(args) => scan::run(&args, &place, output),

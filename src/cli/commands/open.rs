@@ -6,6 +6,7 @@ use crate::cli::args::MachineArg;
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::Output;
 use crate::engine::Ports;
+use crate::ports::PortResult;
 use crate::wiring::{self, Access};
 
 /// The data folder the user chose, if any.
@@ -64,16 +65,32 @@ impl Place {
         self.open(machine.machine.clone(), Access::Measure, output)
     }
 
+    /// Opens for the app: at once, as for looking. A database that only a measuring command would set aside is set
+    /// aside, with a notice.
+    ///
+    /// # Errors
+    /// As `wiring::open`.
+    #[cfg(feature = "gui")]
+    pub fn app(&self) -> CliResult<wiring::Opened> {
+        Ok(self
+            .opened(None, Access::Look)
+            .or_else(|_| self.opened(None, Access::Measure))?)
+    }
+
     fn open(&self, machine: Option<PathBuf>, access: Access, output: &Output) -> CliResult<Ports> {
-        let opened = wiring::open(&wiring::Options {
-            data_dir: self.data_dir.clone(),
-            machine,
-            access,
-            flux: std::env::current_exe().ok(),
-        })?;
+        let opened = self.opened(machine, access)?;
         for notice in &opened.notices {
             output.notice(notice);
         }
         Ok(opened.ports)
+    }
+
+    fn opened(&self, machine: Option<PathBuf>, access: Access) -> PortResult<wiring::Opened> {
+        wiring::open(&wiring::Options {
+            data_dir: self.data_dir.clone(),
+            machine,
+            access,
+            flux: std::env::current_exe().ok(),
+        })
     }
 }

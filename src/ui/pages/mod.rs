@@ -3,6 +3,7 @@
 pub mod dashboard;
 pub mod history;
 pub mod machine;
+pub mod session;
 pub mod settings;
 pub mod tune;
 

@@ -173,7 +173,11 @@ impl JobView {
             return;
         }
         self.began.get_or_insert(event.at);
-        match event.kind {
+        self.apply_kind(event.kind);
+    }
+
+    fn apply_kind(&mut self, kind: EventKind) {
+        match kind {
             EventKind::Started {
                 job_kind,
                 session,
@@ -234,6 +238,7 @@ impl JobView {
                 });
             }
             EventKind::Verdict { confirmation, .. } => self.judged(confirmation),
+            EventKind::Earlier(earlier) => self.apply_kind(*earlier),
             EventKind::Serving { url, .. } => self.serving = Some(url),
             EventKind::Notice(notice) => self.notices.push(notice),
             EventKind::Finished(outcome) => self.outcome = Some(outcome),

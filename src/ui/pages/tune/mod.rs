@@ -1,6 +1,7 @@
 //! The tuning wizard: model, goal, candidates, then the search as it runs, and its result.
 
 mod candidates;
+mod confirmation;
 mod goal;
 mod live;
 mod model;
@@ -16,7 +17,6 @@ use crate::domain::types::{Goal, ModelInfo, RequestShape};
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
 use crate::engine::report::{DryRun, TuneDocument};
-use crate::engine::run::RunPlan;
 use crate::engine::{models, prepare};
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
@@ -58,12 +58,12 @@ pub struct State {
     planned: Option<TuneRequest>,
     /// The user asked for a pause rather than for an end.
     pausing: bool,
+    /// A live step the user looks at on purpose.
+    looking_at: Option<Step>,
     /// The request of the job running, for going on with it.
     running: Option<TuneRequest>,
     /// The result, in full.
     result: Loadable<(TuneDocument, Evidence)>,
-    /// The profile's command and evidence.
-    run: Loadable<RunPlan>,
 }
 
 impl Default for State {
@@ -84,9 +84,9 @@ impl Default for State {
             plan: Loadable::Unasked,
             planned: None,
             pausing: false,
+            looking_at: None,
             running: None,
             result: Loadable::Unasked,
-            run: Loadable::Unasked,
         }
     }
 }
@@ -193,8 +193,8 @@ fn ask_plan(state: &mut AppState, link: &Link) {
 fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
     let form = &mut state.tune;
     form.result = Loadable::Unasked;
-    form.run = Loadable::Unasked;
     form.pausing = false;
+    form.looking_at = None;
     form.running = Some(request.clone());
     form.step = Step::Screening;
     cx.order(Order::Start(Command::Tune(request)));
@@ -215,17 +215,25 @@ pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
 /// A measuring job has ended: its result is read back from the store, where it is kept.
 pub fn ended(state: &mut AppState, link: &Link) {
     let Some(job) = &state.job else { return };
-    let Some(Outcome::Done { result }) = job.outcome.clone() else {
+    let (Some(Outcome::Done { .. }), Some(session)) = (&job.outcome, job.session) else {
         return;
     };
-    let Some(session) = job.session else { return };
     state.tune.step = Step::Result;
+    state.tune.looking_at = None;
+    read_back(state, link, session);
+}
+
+/// Reads a session's result and evidence from the store.
+fn read_back(state: &mut AppState, link: &Link, session: i64) {
     state.tune.result.ask();
     link.ask(
         Worker::Store,
         move |ports| {
-            let document: TuneDocument = serde_json::from_value(result).unwrap_or_default();
-            evidence(session, ports).map(|evidence| (document, evidence))
+            let evidence = evidence(session, ports)?;
+            let result = evidence.session.end.as_ref().map(|end| end.result.clone());
+            let document: TuneDocument =
+                serde_json::from_value(result.unwrap_or_default()).unwrap_or_default();
+            Ok((document, evidence))
         },
         |state, _, result| state.tune.result.answer(result),
     );
