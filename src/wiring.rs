@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::domain::types::{Backend, Machine, Runtime, Timestamp, VulkanReport};
+use crate::config::SettingsFile;
+use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
@@ -78,6 +79,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         telemetry: Arc::new(Sensors),
+        settings: Arc::new(SettingsFile::new(&data_dir)),
         clock,
         data_dir,
     };
@@ -99,14 +101,6 @@ fn machine_reader(options: &Options) -> Arc<dyn MachineProbe> {
         Some(flux) => Arc::new(VulkanApart::new(flux.clone())),
         None => Arc::new(MachineReader::new()),
     }
-}
-
-/// Writes a scan as a fixture into `dir` and returns the file.
-///
-/// # Errors
-/// The folder holds something already, or cannot be written.
-pub fn export_machine(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
-    crate::probe::export(machine, runtimes, dir)
 }
 
 fn default_data_dir() -> PortResult<PathBuf> {

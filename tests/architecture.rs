@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["domain", "ports", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
     ("store", &["domain", "ports", "store"]),
+    ("config", &["domain", "ports", "config"]),
     ("telemetry", &["domain", "ports", "telemetry"]),
     ("engine", &["domain", "ports", "engine"]),
     (
@@ -20,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "domain",
             "ports",
+            "config",
             "probe",
             "runtime",
             "gguf",

@@ -10,18 +10,18 @@ mod flux_cli;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flux::domain::doctor::Facts;
-use flux::domain::types::{Host, Machine};
+use flux::domain::types::{Host, Machine, Runtime};
 use flux::engine::message::{Command, Outcome, USAGE};
 use flux::engine::models::named;
 use flux::engine::report::DryRun;
 use flux::engine::resume::resumable;
 use flux::engine::scan::scan;
 use flux::engine::{doctor, prepare};
-use flux::ports::{CancelMode, MachineProbe};
+use flux::ports::{CancelMode, MachineProbe, PortResult};
 use serde_json::json;
 
 use scripted_engine::{Answer, Desk, finished};
@@ -65,6 +65,10 @@ impl MachineProbe for Careless {
             shader_cache_disabled: Some("1".to_owned()),
             ..Facts::default()
         }
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.0.export(machine, runtimes, dir)
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::types::{Backend, Goal, PlannedRun, RequestShape, Settings, Timestamp};
+use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Settings, Timestamp};
 use crate::ports::{Notice, PortError, SynthRequest};
 
 use super::run::RunRequest;
@@ -47,6 +47,9 @@ pub struct TuneRequest {
     pub generated_tokens: Option<u32>,
     /// Context depth of all tests.
     pub depth: u32,
+    /// Device memory a winner must leave free, instead of `domain::settings::VRAM_RESERVE`.
+    #[serde(default)]
+    pub memory_reserve: Option<Bytes>,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
     /// Store the winner as a profile; without it the result says that it can be, see [`super::tune::save_profile`].
@@ -72,6 +75,7 @@ impl TuneRequest {
             prompt_tokens: None,
             generated_tokens: None,
             depth: 0,
+            memory_reserve: None,
             resume: None,
             save: true,
         }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::domain::doctor::Facts;
+use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
@@ -78,6 +79,12 @@ pub trait MachineProbe: Send + Sync {
 
     /// What would spoil a measurement and is in no reading: about this process and the folder it keeps its data in.
     fn facts(&self, data_dir: &Path) -> Facts;
+
+    /// Writes a scan down as a fixture into `dir`, secrets hidden, and returns the file.
+    ///
+    /// # Errors
+    /// The folder holds something already, or cannot be written.
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf>;
 }
 
 /// Time, so that tests own it.
@@ -87,6 +94,18 @@ pub trait Clock: Send + Sync {
 
     /// Monotonic time since an arbitrary start.
     fn elapsed(&self) -> Duration;
+}
+
+/// Keeps the owner's choices in the desktop app.
+pub trait SettingsStore: Send + Sync {
+    /// The settings, and what was wrong with the stored ones: then defaults take their place.
+    fn load(&self) -> (AppSettings, Vec<Notice>);
+
+    /// Stores them, brought into their bounds.
+    ///
+    /// # Errors
+    /// The file cannot be written; the one before it stays.
+    fn save(&self, settings: &AppSettings) -> PortResult<()>;
 }
 
 /// One owner of sensors. It is read from one thread, every tick: what takes longer than a millisecond delays the rest.

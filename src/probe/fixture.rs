@@ -64,6 +64,10 @@ impl MachineProbe for FixtureProbe {
     fn facts(&self, _: &Path) -> Facts {
         Facts::default()
     }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        super::export(machine, runtimes, dir)
+    }
 }
 
 fn locate(folder: &Path) -> PathBuf {

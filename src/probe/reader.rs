@@ -1,10 +1,10 @@
 //! This machine, read now.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::domain::doctor::Facts;
-use crate::domain::types::{Host, Machine, VulkanReport};
-use crate::ports::MachineProbe;
+use crate::domain::types::{Host, Machine, Runtime, VulkanReport};
+use crate::ports::{MachineProbe, PortResult};
 
 use super::system_root::SystemRoot;
 use super::{facts, host, sources, system_gpus, vulkan};
@@ -53,5 +53,9 @@ impl MachineProbe for MachineReader {
 
     fn facts(&self, data_dir: &Path) -> Facts {
         facts::facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        super::export(machine, runtimes, dir)
     }
 }

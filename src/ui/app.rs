@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eframe::egui::{self, Context, Ui, ViewportCommand};
 
 use crate::engine::Ports;
-use crate::engine::message::{Command, EventKind, JobError};
+use crate::engine::message::{Command, EventKind, JobError, Occupies};
 use crate::ports::{CancelMode, Notice};
 
 use super::command::{self, UiCommand};
@@ -80,7 +80,7 @@ impl App {
         state.notices.extend(more);
         theme::install(ctx, state.settings.reduce_motion);
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
-        let mut app = Self {
+        let app = Self {
             link,
             state,
             begun: false,
@@ -119,7 +119,7 @@ impl App {
     fn follow_settings(&self, ctx: &Context) {
         let settings = &self.state.settings;
         ctx.set_theme(pages::settings::preference(settings.theme));
-        ctx.set_zoom_factor(settings.zoom);
+        ctx.set_zoom_factor(settings.zoom as f32);
     }
 
     fn carry_out(&mut self, order: Order, ctx: &Context) {
@@ -151,7 +151,7 @@ impl App {
     }
 
     fn start(&mut self, command: Command) {
-        let measures = command.measures();
+        let measures = command.occupies() == Occupies::Measuring;
         match self.link.start_job(command) {
             Ok(id) if measures => self.state.job = Some(JobView::new(id)),
             Ok(id) => self.state.errand = Some(JobView::new(id)),
@@ -160,7 +160,7 @@ impl App {
     }
 
     fn command(&mut self, command: UiCommand, ctx: &Context) {
-        const STEP: f32 = 0.1;
+        const STEP: f64 = 0.1;
         match command {
             UiCommand::Go(page) => self.state.page = page,
             UiCommand::Palette => {
@@ -190,9 +190,9 @@ impl App {
         }
     }
 
-    fn zoom(&mut self, factor: f32, ctx: &Context) {
-        use crate::domain::settings::{MAX_ZOOM, MIN_ZOOM};
-        self.state.settings.zoom = factor.clamp(MIN_ZOOM, MAX_ZOOM);
+    fn zoom(&mut self, factor: f64, ctx: &Context) {
+        self.state.settings.zoom = factor;
+        self.state.settings.bring_into_bounds();
         self.carry_out(Order::SettingsChanged, ctx);
     }
 

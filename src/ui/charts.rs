@@ -1,11 +1,11 @@
 //! Paints a chart's scene with egui, says its exact values under the pointer, and shows the same numbers as a table.
 
 use eframe::egui::{
-    Align2, Color32, CornerRadius, Id, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui,
+    Align2, Color32, CornerRadius, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui,
     WidgetInfo, accesskit::Role as AccessRole, epaint::PathShape, pos2, vec2,
 };
 
-use crate::chart::scene::{AREA_OPACITY, Align, Anchor, Item, Mark, Point, Role, Scene, Table};
+use crate::chart::{AREA_OPACITY, Align, Anchor, Item, Mark, Point, Role, Scene, Table};
 
 use super::theme::{self, Tokens, tokens};
 use super::widgets::{self, Column, Press, Width};
@@ -24,7 +24,7 @@ pub fn chart(ui: &mut Ui, scene: impl FnOnce(f32) -> Scene) -> Response {
 pub fn with_table(ui: &mut Ui, id: &str, scene: impl FnOnce(f32) -> Scene) {
     let scene = scene(ui.available_width());
     show(ui, &scene);
-    let id = Id::new(("chart table", id));
+    let id = ui.scope_id().with(("chart table", id));
     let mut open = ui.data(|data| data.get_temp::<bool>(id)).unwrap_or(false);
     let (words, icon) = if open {
         ("Hide table", Icon::Down)

@@ -26,7 +26,7 @@ pub fn show(ctx: &Context, state: &mut AppState, cx: &mut Cx) {
 
 /// A dialog; `false` when it is to close.
 fn dialog(ctx: &Context, name: &str, width: f32, content: impl FnOnce(&mut Ui) -> bool) -> bool {
-    let answer = Modal::new(Id::new(name)).show(ctx, |ui| {
+    let answer = Modal::new(Id::unique(name)).show(ctx, |ui| {
         ui.set_width(width);
         content(ui)
     });

@@ -1,7 +1,7 @@
 //! What is around every page: the rail at the left, the bar at the top, the toast at the bottom.
 
 use eframe::egui::{
-    Align, CentralPanel, CornerRadius, CursorIcon, Frame, Id, Layout, Margin, Panel, Rect,
+    Align, CentralPanel, CornerRadius, CursorIcon, Frame, Layout, Margin, Panel, Rect,
     ScrollArea, Sense, Stroke, Ui, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
@@ -9,13 +9,12 @@ use crate::domain::doctor::Level;
 use crate::domain::machine::default_gpu;
 use crate::domain::text::clean;
 
-use super::app::{Cx, Order};
-use super::command::UiCommand;
+use super::app::Cx;
 use super::pages;
 use super::state::{AppState, Page};
 use super::theme::icons::Icon;
 use super::theme::{self, size, space, tokens};
-use super::widgets::{Press, caption, label, status};
+use super::widgets::{Press, caption, status};
 
 /// The pages of the rail: page, icon, name, key.
 const PAGES: &[(Page, Icon, &str, &str)] = &[
@@ -39,7 +38,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         .exact_size(width)
         .resizable(false)
         .frame(rail)
-        .show_inside(ui, |ui| rail_ui(ui, state, cx, narrow));
+        .show(ui, |ui| rail_ui(ui, state, cx, narrow));
     let bar = Frame::new()
         .fill(t.background)
         .inner_margin(Margin::symmetric(space::XL as i8, 10));
@@ -47,7 +46,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         .exact_size(48.0)
         .resizable(false)
         .frame(bar)
-        .show_inside(ui, |ui| bar_ui(ui, state, cx));
+        .show(ui, |ui| bar_ui(ui, state, cx));
     if state.toast.is_some() {
         let frame = Frame::new()
             .fill(t.card)
@@ -55,10 +54,10 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Panel::bottom("toast")
             .resizable(false)
             .frame(frame)
-            .show_inside(ui, |ui| toast_ui(ui, state, cx));
+            .show(ui, |ui| toast_ui(ui, state, cx));
     }
     let page = Frame::new().fill(t.background);
-    CentralPanel::default().frame(page).show_inside(ui, |ui| {
+    CentralPanel::default().frame(page).show(ui, |ui| {
         ScrollArea::vertical()
             .id_salt(("page", state.page as u8))
             .auto_shrink([false, false])
@@ -70,16 +69,15 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 fn centered(ui: &mut Ui, content: impl FnOnce(&mut Ui)) {
     let room = ui.available_width();
     let width = (room - 2.0 * space::XL).min(space::CONTENT);
-    let left = ui.min_rect().left() + ((room - width) / 2.0).max(space::XL).min(space::XL.max((room - width) / 2.0));
+    let left = ui.min_rect().left() + ((room - width) / 2.0).max(space::XL);
     let top = ui.min_rect().top() + space::L + 4.0;
     let rect = Rect::from_min_size(pos2(left, top), vec2(width, f32::INFINITY));
-    let inner = ui.scope_builder(eframe::egui::UiBuilder::new().max_rect(rect), |ui| {
+    ui.scope_builder(eframe::egui::UiBuilder::new().max_rect(rect), |ui| {
         ui.set_width(width);
         ui.spacing_mut().item_spacing = vec2(space::S, space::L);
         content(ui);
         ui.add_space(space::XL);
     });
-    let _ = inner;
 }
 
 fn rail_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, narrow: bool) {
@@ -351,5 +349,4 @@ fn toast_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             }
         });
     });
-    let _ = (label, Id::NULL, Order::Leave, UiCommand::Quit);
 }

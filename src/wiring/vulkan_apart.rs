@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::domain::doctor::Facts;
-use crate::domain::types::{Host, Machine, VulkanReport, VulkanStatus};
-use crate::ports::{CancelToken, MachineProbe};
+use crate::domain::types::{Host, Machine, Runtime, VulkanReport, VulkanStatus};
+use crate::ports::{CancelToken, MachineProbe, PortResult};
 use crate::probe::{MachineReader, vulkan};
 use crate::runtime::process::{EndReason, Ended, Flow, Spec, run};
 
@@ -69,6 +69,10 @@ impl MachineProbe for VulkanApart {
 
     fn facts(&self, data_dir: &Path) -> Facts {
         self.reader.facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.reader.export(machine, runtimes, dir)
     }
 }
 

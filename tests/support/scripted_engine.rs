@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use flux::config::SettingsFile;
 use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
@@ -186,6 +187,10 @@ impl MachineProbe for AsIfReal {
     fn facts(&self, data_dir: &Path) -> Facts {
         self.0.facts(data_dir)
     }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.0.export(machine, runtimes, dir)
+    }
 }
 
 /// One sensor of the host, always at 7.
@@ -264,6 +269,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
         };

@@ -10,8 +10,8 @@ use crate::cli::output::Output;
 use crate::cli::render::scan::full;
 use crate::domain::text::clean;
 use crate::domain::types::Fingerprint;
+use crate::engine::Ports;
 use crate::engine::scan::{Scan, scan};
-use crate::wiring;
 
 use super::open::Place;
 
@@ -26,13 +26,13 @@ pub fn run(args: &args::Scan, place: &Place, output: &Output) -> CliResult {
         output.notice(notice);
     }
     if let Some(dir) = &args.export {
-        export(&scan, dir, output)?;
+        export(&scan, dir, &ports, output)?;
     }
     output.print_either(&document(&scan), || full(&scan, output.style))
 }
 
-fn export(scan: &Scan, dir: &Path, output: &Output) -> CliResult {
-    let path = wiring::export_machine(&scan.machine, &scan.runtimes, dir)?;
+fn export(scan: &Scan, dir: &Path, ports: &Ports, output: &Output) -> CliResult {
+    let path = ports.probe.export(&scan.machine, &scan.runtimes, dir)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     Ok(())
 }

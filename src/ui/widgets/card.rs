@@ -1,7 +1,7 @@
 //! Cards, rows of cards of one height, and the head of a page.
 
 use eframe::egui::{
-    Align, CornerRadius, Frame, Id, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2, vec2,
+    Align, CornerRadius, Frame, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2, vec2,
 };
 
 use crate::ui::theme::{Tokens, space, tokens};
@@ -109,7 +109,7 @@ pub fn columns(ui: &mut Ui, id: &str, weights: &[f32], mut content: impl FnMut(u
         }
         return;
     }
-    let id = Id::new(("row height", id, ui.id()));
+    let id = ui.scope_id().with(("row height", id));
     let known = ui.data(|data| data.get_temp::<f32>(id)).unwrap_or(0.0);
     let start = ui.next_widget_position();
     let top = ui.available_rect_before_wrap().top();

@@ -14,7 +14,7 @@ use super::text::caption;
 pub fn field(ui: &mut Ui, label: &str, help: &str, control: impl FnOnce(&mut Ui) -> Response) -> Response {
     let narrow = ui.available_width() < 480.0;
     let color = tokens(ui).text;
-    let mut words = |ui: &mut Ui| {
+    let words = |ui: &mut Ui| {
         ui.vertical(|ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
             let text = RichText::new(label).font(theme::body(size::BODY)).color(color);

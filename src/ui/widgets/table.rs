@@ -176,7 +176,7 @@ impl<'a> Table<'a> {
         let wanted = Rect::from_min_size(top, vec2(ui.available_width(), space::ROW));
         // The row's own click target comes first, so that buttons in its cells lie above it.
         let response = self.name.map(|name| {
-            let id = ui.id().with((self.id, "row", index));
+            let id = ui.scope_id().with((self.id, "row", index));
             let response = ui.interact(wanted, id, Sense::click());
             let chosen = self.chosen == Some(index);
             response.widget_info(|| WidgetInfo::selected(Role::Row, true, chosen, name(index)));

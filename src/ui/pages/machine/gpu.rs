@@ -2,8 +2,7 @@
 
 use eframe::egui::{Ui, vec2};
 
-use crate::chart::bars::{Bars, Heap as HeapBar, Segment};
-use crate::chart::scene::Role;
+use crate::chart::{Bars, Heap as HeapBar, Role, Segment};
 use crate::domain::machine::Gpu;
 use crate::domain::settings::AppSettings;
 use crate::domain::text::clean;

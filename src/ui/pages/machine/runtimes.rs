@@ -64,7 +64,7 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, runtimes: &[Runtime]) {
         });
     if let Some(row) = clicked {
         state.runtime = Some(runtimes[row].name.clone());
-        state.settings.preferred_runtime.clone_from(&state.runtime);
+        state.settings.runtime.clone_from(&state.runtime);
         cx.order(Order::SettingsChanged);
     }
     if let Some(name) = forget {

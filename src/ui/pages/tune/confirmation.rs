@@ -2,10 +2,7 @@
 
 use eframe::egui::Ui;
 
-use crate::chart::interval::{Intervals, Row as IntervalRow};
-use crate::chart::samples::{Row as SampleRow, Run, Samples};
-use crate::chart::scene::Role;
-use crate::chart::strip::{Cell, CellState, Strip};
+use crate::chart::{Cell, CellState, IntervalRow, Intervals, Role, Run, SampleRow, Samples, Strip};
 use crate::domain::text::{change, clean, count, decimals_for, quantity, settings_words};
 use crate::domain::types::{Comparison, Side};
 use crate::ui::charts;

@@ -141,7 +141,7 @@ pub fn take_model(state: &mut AppState, link: &Link, path: &Path) {
         |state, _, read: Result<ModelInfo, _>| {
             if let Ok(model) = &read {
                 state.model = Some(model.clone());
-                state.settings.remember_model(&model.path);
+                state.settings.remember_model(model.path.clone());
                 state.tune.plan = Loadable::Unasked;
             }
             state.tune.inspected.answer(read);

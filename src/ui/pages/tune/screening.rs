@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use eframe::egui::Ui;
 
-use crate::chart::ranking::{Kind, Ranking, Row};
+use crate::chart::{Kind, Ranking, RankingRow as Row};
 use crate::domain::text::{clean, quantity, settings_words};
 use crate::domain::types::{Settings, Stage};
 use crate::ui::charts;
