@@ -4,6 +4,7 @@
 //! confirms with [`domain::stats`], [`store`] persists, [`engine`] runs the jobs, [`cli`] is one reader of its events.
 
 pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod gguf;

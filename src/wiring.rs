@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::config::SettingsFile;
 use crate::domain::types::{Backend, Machine, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
@@ -76,6 +77,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         telemetry: Arc::new(Sensors),
+        settings: Arc::new(SettingsFile::new(&data_dir)),
         clock,
         data_dir,
     };

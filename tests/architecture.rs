@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["domain", "ports", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
     ("store", &["domain", "ports", "store"]),
+    ("config", &["domain", "ports", "config"]),
     ("telemetry", &["domain", "ports", "telemetry"]),
     ("engine", &["domain", "ports", "engine"]),
     (
@@ -19,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "domain",
             "ports",
+            "config",
             "probe",
             "runtime",
             "gguf",

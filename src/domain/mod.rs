@@ -8,6 +8,7 @@ pub mod fingerprint;
 pub mod machine;
 pub mod search;
 pub mod server;
+pub mod settings;
 pub mod stats;
 pub mod telemetry;
 pub mod time_limit;

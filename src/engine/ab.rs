@@ -113,7 +113,8 @@ fn workplace(
 ) -> Result<Workplace, JobError> {
     let dir = runtime.map(|r| r.dir.display().to_string());
     let runtime = dir.as_deref().or(request.runtime.as_deref());
-    Workplace::read(&request.model, runtime, request.device.as_deref(), ports)
+    let device = request.device.as_deref();
+    Workplace::read(&request.model, runtime, device, None, ports)
 }
 
 /// Arm B's build where it is not arm A's: its own, else the one named for all arms.

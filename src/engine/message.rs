@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::types::{Backend, Goal, PlannedRun, RequestShape, Settings, Timestamp};
+use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Settings, Timestamp};
 use crate::ports::{Notice, PortError, SynthRequest};
 
 /// A job's number, never used twice in one process.
@@ -45,6 +45,9 @@ pub struct TuneRequest {
     pub generated_tokens: Option<u32>,
     /// Context depth of all tests.
     pub depth: u32,
+    /// Device memory a winner must leave free, instead of `domain::settings::VRAM_RESERVE`.
+    #[serde(default)]
+    pub memory_reserve: Option<Bytes>,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
 }

@@ -21,7 +21,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Store, Telemetry,
+    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SettingsStore, Store,
+    Telemetry,
 };
 
 use job::JobContext;
@@ -46,6 +47,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The machine's sensors.
     pub telemetry: Arc<dyn Telemetry>,
+    /// The owner's choices in the desktop app; no job reads them.
+    pub settings: Arc<dyn SettingsStore>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where Flux keeps its data.

@@ -10,6 +10,7 @@ use crate::domain::machine::{self, Gpu};
 use crate::domain::search::{
     Capabilities, OfferRules, PlanInput, SearchSpace, Tool, TunePlan, plan,
 };
+use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::{
     Backend, Bytes, DeviceKind, Fingerprint, Launch, Machine, ModelInfo, Profile, Runtime,
     RuntimeDevice, Settings,
@@ -17,9 +18,6 @@ use crate::domain::types::{
 
 use super::Ports;
 use super::message::{JobError, TuneRequest, USAGE};
-
-/// Device memory left free for the desktop, the driver and what grows during a run.
-const MEMORY_RESERVE: Bytes = Bytes::mib(512);
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -61,7 +59,7 @@ pub struct TuneConfig {
 }
 
 impl Workplace {
-    /// Reads machine, runtime, model and device.
+    /// Reads machine, runtime, model and device; `reserve` of its memory is left free, [`VRAM_RESERVE`] unless given.
     ///
     /// # Errors
     /// The model is not runnable, no runtime with llama-bench, or an unknown device; each says what to do.
@@ -69,6 +67,7 @@ impl Workplace {
         model: &std::path::Path,
         runtime: Option<&str>,
         device: Option<&str>,
+        reserve: Option<Bytes>,
         ports: &Ports,
     ) -> Result<Self, JobError> {
         let model = ports.models.inspect(model)?;
@@ -76,7 +75,8 @@ impl Workplace {
         let mut machine = ports.probe.machine();
         machine.runtimes = vec![runtime.clone()];
         let gpus = machine::gpus(&machine);
-        let target = choose_target(device, &runtime, &gpus, machine.simulated)?;
+        let reserve = reserve.unwrap_or(VRAM_RESERVE);
+        let target = choose_target(device, &runtime, &gpus, machine.simulated, reserve)?;
         let fingerprint = fingerprint::fingerprint(&machine, Some(&runtime));
         Ok(Self {
             machine,
@@ -129,6 +129,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         &request.model,
         request.runtime.as_deref(),
         request.device.as_deref(),
+        request.memory_reserve,
         ports,
     )?;
     let prompt_tokens = request.prompt_tokens.unwrap_or(plan::PROMPT);
@@ -287,6 +288,7 @@ fn choose_target(
     runtime: &Runtime,
     gpus: &[Gpu],
     simulated: bool,
+    reserve: Bytes,
 ) -> Result<Target, JobError> {
     let Some(wanted) = wanted else {
         if simulated && runtime.devices.is_empty() {
@@ -300,7 +302,11 @@ fn choose_target(
             backend: backend.unwrap_or(Backend::Cpu),
             device: None,
             launch: Launch::default(),
-            memory_limits: runtime.devices.iter().map(|d| limit(d, gpus)).collect(),
+            memory_limits: runtime
+                .devices
+                .iter()
+                .map(|d| limit(d, gpus, reserve))
+                .collect(),
         });
     };
     if wanted.eq_ignore_ascii_case("cpu") || wanted.eq_ignore_ascii_case("none") {
@@ -328,7 +334,11 @@ fn choose_target(
             ))
         })?;
     let backend = Backend::of_device(&device.id).unwrap_or(Backend::Cpu);
-    Ok(target_of(backend, &device.id, [limit(device, gpus)].into()))
+    Ok(target_of(
+        backend,
+        &device.id,
+        [limit(device, gpus, reserve)].into(),
+    ))
 }
 
 /// On an exported machine the build cannot list its devices: the one it would use there.
@@ -389,12 +399,12 @@ fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
 }
 
 /// Free memory minus the reserve: the driver's budget now, else what the runtime reported.
-fn limit(device: &RuntimeDevice, gpus: &[Gpu]) -> (String, Bytes) {
+fn limit(device: &RuntimeDevice, gpus: &[Gpu], reserve: Bytes) -> (String, Bytes) {
     let budget = gpu_of(device, gpus)
         .and_then(|g| g.memory.as_ref())
         .and_then(|m| m.budget);
     let free = budget.unwrap_or(device.free);
-    (device.id.clone(), free.saturating_sub(MEMORY_RESERVE))
+    (device.id.clone(), free.saturating_sub(reserve))
 }
 
 #[cfg(test)]

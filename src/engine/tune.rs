@@ -122,7 +122,8 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     let runtime = known.map_or(dir, |r| r.dir.display().to_string());
     let device = config.request.device.as_deref();
     let model = &session.begun.model.path;
-    let place = Workplace::read(model, Some(&runtime), device, ports)?;
+    let reserve = config.request.memory_reserve;
+    let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
     if place.model.digest != session.begun.model.digest {
         return Err(JobError::new(
             "model-changed",

@@ -7,6 +7,7 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
@@ -81,6 +82,18 @@ pub trait Clock: Send + Sync {
 
     /// Monotonic time since an arbitrary start.
     fn elapsed(&self) -> Duration;
+}
+
+/// Keeps the owner's choices in the desktop app.
+pub trait SettingsStore: Send + Sync {
+    /// The settings, and what was wrong with the stored ones: then defaults take their place.
+    fn load(&self) -> (AppSettings, Vec<Notice>);
+
+    /// Stores them, brought into their bounds.
+    ///
+    /// # Errors
+    /// The file cannot be written; the one before it stays.
+    fn save(&self, settings: &AppSettings) -> PortResult<()>;
 }
 
 /// One owner of sensors. It is read from one thread, every tick: what takes longer than a millisecond delays the rest.

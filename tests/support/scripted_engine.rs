@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use flux::config::SettingsFile;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
     Backend, Failure, FailureClass, Goal, Host, Machine, RawOutput, RequestShape, Run, RunOutcome,
@@ -257,6 +258,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
         };
@@ -293,6 +295,7 @@ impl Desk {
             prompt_tokens: None,
             generated_tokens: None,
             depth: 0,
+            memory_reserve: None,
             resume,
         })
     }

@@ -136,6 +136,7 @@ fn request(model: &std::path::Path, build: &Runtime, time_limit_secs: f64) -> Tu
         prompt_tokens: None,
         generated_tokens: None,
         depth: 0,
+        memory_reserve: None,
         resume: None,
     }
 }

@@ -102,6 +102,7 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         prompt_tokens,
         generated_tokens: gen_tokens,
         depth,
+        memory_reserve: None,
         resume,
     })
 }

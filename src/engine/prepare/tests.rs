@@ -46,12 +46,12 @@ fn vulkan() -> Runtime {
 }
 
 fn chosen(wanted: &str, runtime: &Runtime) -> Result<Target, JobError> {
-    choose_target(Some(wanted), runtime, &laptop(), false)
+    choose_target(Some(wanted), runtime, &laptop(), false, VRAM_RESERVE)
 }
 
 #[test]
 fn without_a_wish_the_choice_is_the_runtimes_own() {
-    let target = choose_target(None, &vulkan(), &laptop(), false).unwrap();
+    let target = choose_target(None, &vulkan(), &laptop(), false, VRAM_RESERVE).unwrap();
     assert_eq!((target.backend, target.device), (Backend::Vulkan, None));
     assert_eq!(target.launch, Launch::default(), "stock passes no -dev");
     let limited: Vec<&String> = target.memory_limits.keys().collect();
@@ -59,13 +59,31 @@ fn without_a_wish_the_choice_is_the_runtimes_own() {
 }
 
 #[test]
+fn what_is_left_free_is_what_was_asked_for() {
+    let left = |reserve| {
+        let target = choose_target(Some("Vulkan1"), &vulkan(), &laptop(), false, reserve).unwrap();
+        target.memory_limits["Vulkan1"]
+    };
+    assert_eq!(left(VRAM_RESERVE), Bytes(11_862_540_288 - 536_870_912));
+    assert_eq!(left(Bytes::gib(1)), Bytes(11_862_540_288 - 1_073_741_824));
+    assert_eq!(left(Bytes::gib(64)), Bytes(0));
+}
+
+#[test]
 fn a_build_without_devices_measures_on_the_cpu_and_limits_no_memory() {
-    let target = choose_target(None, &build(&[Backend::Cpu], &[]), &laptop(), false).unwrap();
+    let target = choose_target(
+        None,
+        &build(&[Backend::Cpu], &[]),
+        &laptop(),
+        false,
+        VRAM_RESERVE,
+    )
+    .unwrap();
     assert_eq!(target.backend, Backend::Cpu);
     assert!(target.memory_limits.is_empty());
     // Even one that could use Vulkan: on the real machine what it lists is what it uses.
     let lists_none = build(&[Backend::Cpu, Backend::Vulkan], &[]);
-    let target = choose_target(None, &lists_none, &laptop(), false).unwrap();
+    let target = choose_target(None, &lists_none, &laptop(), false, VRAM_RESERVE).unwrap();
     assert_eq!(target.backend, Backend::Cpu);
 }
 
@@ -112,7 +130,7 @@ fn a_pci_address_is_not_guessed_between_devices_of_one_name() {
 fn on_an_exported_machine_a_build_that_lists_nothing_takes_what_it_would_use_there() {
     let gpus = laptop();
     let backend = |backends: &[Backend]| {
-        let target = choose_target(None, &build(backends, &[]), &gpus, true).unwrap();
+        let target = choose_target(None, &build(backends, &[]), &gpus, true, VRAM_RESERVE).unwrap();
         assert!(target.memory_limits.is_empty() && target.device.is_none());
         target.backend
     };

@@ -1,0 +1,190 @@
+//! Files of the data folder that people write themselves, and every kind of mistake in them.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use flux::config::SettingsFile;
+use flux::domain::settings::{AppSettings, MemoryUnits, RECENT_MODELS, Theme};
+use flux::domain::types::Bytes;
+use flux::ports::{NoticeLevel, SettingsStore as _};
+use tempfile::TempDir;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn settings(&self) -> SettingsFile {
+        SettingsFile::new(self.0.path())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("settings.toml")
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn settings_come_back_as_they_were_saved() {
+    let folder = Folder::new();
+    assert_eq!(folder.settings().load(), (AppSettings::default(), vec![]));
+    assert_eq!(folder.names(), [""; 0], "reading writes nothing");
+    let mut settings = AppSettings {
+        theme: Theme::Light,
+        zoom: 1.1,
+        reduce_motion: true,
+        memory_units: MemoryUnits::Decimal,
+        vram_reserve: Bytes::gib(1),
+        time_limit_secs: Some(1_800),
+        telemetry_interval_ms: 500,
+        store_telemetry: false,
+        model_folders: vec![PathBuf::from("/models/it's 100% – 模型")],
+        runtime: Some("b11149-vulkan".to_owned()),
+        window_size: [1_600, 900],
+        show_raw_output: true,
+        ..AppSettings::default()
+    };
+    settings.remember_model(PathBuf::from("/models/a.gguf"));
+    folder.settings().save(&settings).unwrap();
+    assert_eq!(folder.settings().load(), (settings.clone(), vec![]));
+    // What is taken back is gone from the file too.
+    settings.time_limit_secs = None;
+    settings.runtime = None;
+    folder.settings().save(&settings).unwrap();
+    assert_eq!(folder.settings().load(), (settings, vec![]));
+    assert_eq!(
+        folder.names(),
+        ["settings.toml"],
+        "no temporary file is left"
+    );
+}
+
+#[test]
+fn the_defaults_are_the_documented_ones() {
+    let defaults = AppSettings::default();
+    assert_eq!(defaults.vram_reserve, Bytes(536_870_912));
+    assert_eq!(
+        (defaults.telemetry_interval_ms, defaults.time_limit_secs),
+        (250, None)
+    );
+    let mut same = defaults.clone();
+    assert_eq!(same.bring_into_bounds(), [""; 0]);
+    assert_eq!(same, defaults);
+}
+
+#[test]
+fn keys_of_a_later_flux_are_kept() {
+    let folder = Folder::new();
+    fs::write(
+        folder.path(),
+        "theme = \"dark\"\nsound = \"off\"\n[shortcuts]\nscan = \"F6\"\n",
+    )
+    .unwrap();
+    let (mut settings, notices) = folder.settings().load();
+    assert_eq!((settings.theme, notices), (Theme::Dark, vec![]));
+    settings.theme = Theme::Light;
+    folder.settings().save(&settings).unwrap();
+    let file: toml::Table = fs::read_to_string(folder.path()).unwrap().parse().unwrap();
+    assert_eq!(file["theme"].as_str(), Some("light"));
+    assert_eq!(file["sound"].as_str(), Some("off"));
+    assert_eq!(file["shortcuts"]["scan"].as_str(), Some("F6"));
+}
+
+#[test]
+fn one_wrong_value_costs_only_itself_and_is_named() {
+    let folder = Folder::new();
+    let text = "theme = \"sepia\"\nzoom = 9.5\nreduce_motion = true\ntelemetry_interval_ms = 5\n\
+                vram_reserve_bytes = -1\ntime_limit_secs = 10\nwindow_size = [1, 900]\nruntime = 7\n";
+    fs::write(folder.path(), text).unwrap();
+    let (settings, notices) = folder.settings().load();
+    let expected = AppSettings {
+        zoom: 3.0,
+        reduce_motion: true,
+        telemetry_interval_ms: 100,
+        time_limit_secs: Some(60),
+        window_size: [800, 900],
+        ..AppSettings::default()
+    };
+    assert_eq!(settings, expected);
+    let path = folder.path().display().to_string();
+    let mut texts: Vec<&str> = notices
+        .iter()
+        .map(|n| n.text.strip_suffix(&path).unwrap())
+        .collect();
+    texts.sort_unstable();
+    assert_eq!(
+        texts,
+        [
+            "runtime has no such value: the default is used: ",
+            "telemetry_interval_ms is 5, which is not from 100 to 10000: 100 is used: ",
+            "theme has no such value: the default is used: ",
+            "time_limit_secs is 10, which is not from 60 to 604800: 60 is used: ",
+            "vram_reserve_bytes has no such value: the default is used: ",
+            "window_size is 1, which is not from 800 to 16384: 800 is used: ",
+            "zoom is 9.5, which is not from 0.5 to 3: 3 is used: ",
+        ]
+    );
+    assert_eq!(
+        fs::read_to_string(folder.path()).unwrap(),
+        text,
+        "not touched"
+    );
+}
+
+#[test]
+fn a_broken_file_is_set_aside() {
+    for bytes in [&b"theme = \n"[..], b"\xff\xfe", b"\0"] {
+        let folder = Folder::new();
+        fs::write(folder.path(), bytes).unwrap();
+        let (settings, notices) = folder.settings().load();
+        assert_eq!(settings, AppSettings::default());
+        let [notice] = notices.as_slice() else {
+            panic!("{notices:?}")
+        };
+        assert_eq!(notice.level, NoticeLevel::Warning);
+        assert_eq!(notice.code, "settings-set-aside");
+        let [aside] = &folder.names()[..] else {
+            panic!("{:?}", folder.names())
+        };
+        assert!(aside.starts_with("settings.toml.damaged-") && notice.text.ends_with(aside));
+        assert_eq!(fs::read(folder.0.path().join(aside)).unwrap(), bytes);
+        assert_eq!(folder.settings().load().1, []);
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_one_sentence() {
+    let folder = Folder::new();
+    fs::write(folder.0.path().join("file"), "").unwrap();
+    let settings = SettingsFile::new(&folder.0.path().join("file"));
+    let error = settings.save(&AppSettings::default()).unwrap_err();
+    let path = folder.0.path().join("file/settings.toml");
+    assert_eq!(
+        error.headline,
+        format!("the settings cannot be written: {}", path.display())
+    );
+}
+
+#[test]
+fn the_ten_models_used_last_are_remembered() {
+    let mut settings = AppSettings::default();
+    let model = |n: usize| PathBuf::from(format!("/models/{n}.gguf"));
+    for n in 0..12 {
+        settings.remember_model(model(n));
+    }
+    settings.remember_model(model(5));
+    assert_eq!(settings.recent_models.len(), RECENT_MODELS);
+    let expected: Vec<PathBuf> = [5, 11, 10, 9, 8, 7, 6, 4, 3, 2].map(model).to_vec();
+    assert_eq!(settings.recent_models, expected);
+}
