@@ -49,6 +49,28 @@ pub struct TuneRequest {
     pub resume: Option<i64>,
 }
 
+impl TuneRequest {
+    /// A search of everything on `model` for the generation goal, with what the machine would use by itself.
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            runtime: None,
+            device: None,
+            goal: Goal::Generation,
+            request_shape: RequestShape::default(),
+            allow_kv_quant: false,
+            repetitions: None,
+            processes: None,
+            time_limit_secs: None,
+            only: Vec::new(),
+            prompt_tokens: None,
+            generated_tokens: None,
+            depth: 0,
+            resume: None,
+        }
+    }
+}
+
 /// What `flux ab` is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AbRequest {

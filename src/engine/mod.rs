@@ -1,13 +1,19 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+pub mod doctor;
+pub mod evidence;
 pub mod install;
 mod job;
 mod measure;
 pub mod message;
+pub mod models;
 pub mod prepare;
+pub mod quick;
 pub mod report;
+pub mod resume;
 pub mod run;
+pub mod scan;
 pub mod tune;
 
 use std::collections::HashMap;

@@ -18,6 +18,14 @@ use super::report::{self, Overhead};
 
 /// Code of the error of a session whose baseline does not run: resuming it would end the same way.
 pub const NOTHING_RUNS: &str = "nothing-runs";
+/// Code of the error where there is nothing to go on with.
+pub const NOT_RESUMABLE: &str = "not-resumable";
+
+/// There is no session of that number.
+pub(super) fn no_session(id: i64) -> JobError {
+    JobError::new("no-session", format!("no session {id} here"))
+        .hint("`flux history` lists every session")
+}
 
 /// Searches, confirms, and stores a profile if there is a winner.
 ///
@@ -93,18 +101,14 @@ pub(super) fn begin(
 
 /// A stored session's workplace as it is now; refused when the fingerprint is another.
 fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
-    let session = ports.store.session(id)?.ok_or_else(|| {
-        JobError::new("no-session", format!("there is no session {id}"))
-            .hint("`flux history` lists them")
-    })?;
+    let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
     let ended = session.end.as_ref().map(|e| e.state);
     if session.begun.kind != SessionKind::Tune || ended == Some(SessionState::Done) {
-        return Err(JobError::new(
-            "not-resumable",
-            format!("session {id} has nothing to resume"),
-        )
-        .hint("start a new one without --resume")
-        .into());
+        return Err(
+            JobError::new(NOT_RESUMABLE, format!("session {id} has nothing to resume"))
+                .hint("start a new one without --resume")
+                .into(),
+        );
     }
     let config: TuneConfig = serde_json::from_value(session.begun.config.clone()).map_err(|e| {
         JobError::new(

@@ -6,6 +6,7 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::domain::doctor::Facts;
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
     Timestamp,
@@ -69,6 +70,9 @@ pub trait MachineProbe: Send + Sync {
 
     /// The host alone, for changing readings (RAM available, load).
     fn host(&self) -> Host;
+
+    /// What would spoil a measurement and is in no reading: about this process and the folder it keeps its data in.
+    fn facts(&self, data_dir: &Path) -> Facts;
 }
 
 /// Time, so that tests own it.
@@ -120,6 +124,9 @@ pub trait Models: Send + Sync {
 
     /// The shapes `synthesise` knows.
     fn shapes(&self) -> Vec<String>;
+
+    /// Folders in which llama.cpp and others keep models on this system, whether they exist or not.
+    fn usual_dirs(&self) -> Vec<PathBuf>;
 }
 
 /// What to synthesise.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use flux::domain::doctor::Facts;
 use flux::domain::types::{
-    Backend, Failure, FailureClass, Goal, Host, Machine, RawOutput, RequestShape, Run, RunOutcome,
-    RunProgress, RunRequest, Runtime, TestSamples, Timestamp,
+    Backend, Failure, FailureClass, Host, Machine, RawOutput, Run, RunOutcome, RunProgress,
+    RunRequest, Runtime, TestSamples, Timestamp,
 };
 use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneRequest};
 use flux::engine::{Engine, Ports};
@@ -179,6 +180,10 @@ impl MachineProbe for AsIfReal {
     fn host(&self) -> Host {
         self.0.host()
     }
+
+    fn facts(&self, data_dir: &Path) -> Facts {
+        self.0.facts(data_dir)
+    }
 }
 
 struct OneRuntime(Runtime);
@@ -255,20 +260,10 @@ impl Desk {
     /// The same with so many processes per arm in the confirmation.
     pub fn tune_with(&self, resume: Option<i64>, processes: u32) -> Command {
         Command::Tune(TuneRequest {
-            model: self.bed.model.clone(),
-            runtime: None,
-            device: None,
-            goal: Goal::Generation,
-            request_shape: RequestShape::default(),
-            allow_kv_quant: false,
-            repetitions: None,
             processes: Some(processes),
-            time_limit_secs: None,
             only: vec!["flash-attn".to_owned()],
-            prompt_tokens: None,
-            generated_tokens: None,
-            depth: 0,
             resume,
+            ..TuneRequest::new(self.bed.model.clone())
         })
     }
 

@@ -6,13 +6,11 @@ use crate::cli::args::{Export, ExportFormat, History, Show};
 use crate::cli::error::CliResult;
 use crate::cli::file;
 use crate::cli::output::{Output, print};
-use crate::cli::render::session::Evidence;
 use crate::cli::render::{csv, history, session};
 use crate::domain::text::clean;
-use crate::engine::Ports;
+use crate::engine::evidence::evidence;
 
 use super::open::Place;
-use super::tune::no_session;
 
 /// Lists sessions.
 ///
@@ -30,7 +28,7 @@ pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
 /// There is none of that number; the database cannot be read.
 pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
     let evidence = evidence(args.id, &place.look(output)?)?;
-    output.print_either(&document(&evidence), || {
+    output.print_either(&evidence, || {
         session::show(&evidence, output.verbose, output.style)
     })
 }
@@ -42,7 +40,7 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     let evidence = evidence(args.id, &place.look(output)?)?;
     let text = match args.format {
-        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&document(&evidence))?),
+        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&evidence)?),
         ExportFormat::Csv => csv::samples(evidence.session.id, &evidence.runs),
     };
     let Some(path) = &args.output else {
@@ -51,29 +49,4 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     file::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     Ok(())
-}
-
-fn evidence(id: i64, ports: &Ports) -> CliResult<Evidence> {
-    let store = &ports.store;
-    let session = store.session(id)?.ok_or_else(|| no_session(id))?;
-    let mut profiles = store.profiles()?;
-    profiles.retain(|profile| profile.session == id);
-    Ok(Evidence {
-        session,
-        runs: store.runs(id)?,
-        verdicts: store.verdicts(id)?,
-        notices: store.notices(id)?,
-        profiles,
-    })
-}
-
-fn document(evidence: &Evidence) -> serde_json::Value {
-    json!({
-        "schema": 1,
-        "session": evidence.session,
-        "runs": evidence.runs,
-        "verdicts": evidence.verdicts,
-        "notices": evidence.notices,
-        "profiles": evidence.profiles,
-    })
 }

@@ -1,6 +1,6 @@
 //! `flux tune`: search and confirm.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -12,13 +12,9 @@ use crate::cli::render::{plan, tune};
 use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
 use crate::engine::prepare;
-use crate::engine::tune::NOTHING_RUNS;
-use crate::ports::{SessionKind, SessionState};
+use crate::engine::resume::resumable;
 
 use super::open::Place;
-
-/// Sessions looked through for one to go on with.
-const RESUME_DEPTH: u32 = 1000;
 
 /// Tunes, or says what would be tried.
 ///
@@ -93,64 +89,4 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         depth,
         resume,
     })
-}
-
-/// The session to go on with: the one named, else the newest `tune` without a result (of this model, where one is
-/// given) that may still get one: it was killed or cancelled, or failed for want of a disk, not of a baseline.
-fn resumable(
-    named: Option<i64>,
-    model: Option<PathBuf>,
-    ports: &Ports,
-) -> CliResult<(PathBuf, i64)> {
-    if let Some(id) = named {
-        let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
-        if session.begun.kind != SessionKind::Tune {
-            return Err(CliError::failed(format!(
-                "session {id} is no `flux tune` session"
-            )));
-        }
-        let measured = session.begun.model.path;
-        if model
-            .as_ref()
-            .is_some_and(|given| !same_file(given, &measured))
-        {
-            return Err(CliError::usage(format!(
-                "session {id} measures another model: {}",
-                measured.display()
-            ))
-            .hint("leave -m out to go on with it"));
-        }
-        return Ok((measured, id));
-    }
-    for line in ports.store.sessions(RESUME_DEPTH)? {
-        if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {
-            continue;
-        }
-        let Some(session) = ports.store.session(line.id)? else {
-            continue;
-        };
-        let is_hopeless = session
-            .end
-            .is_some_and(|e| e.result["code"] == NOTHING_RUNS);
-        let path = session.begun.model.path;
-        match &model {
-            _ if is_hopeless => {}
-            Some(wanted) if !same_file(wanted, &path) => {}
-            _ => return Ok((model.unwrap_or(path), line.id)),
-        }
-    }
-    Err(CliError::failed("no unfinished session to go on with")
-        .hint("`flux history` lists every session"))
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
-    }
-}
-
-/// There is no session of that number.
-pub fn no_session(id: i64) -> CliError {
-    CliError::failed(format!("no session {id} here")).hint("`flux history` lists every session")
 }

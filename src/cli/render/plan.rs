@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::domain::text::{clean, settings_words};
+use crate::domain::text::{clean, settings_words, shell_command};
 use crate::engine::report::DryRun;
 
 use super::refusals;
-use super::shell;
 use super::table::{Align, Table};
 
 /// The plan as text.
@@ -28,7 +27,7 @@ pub fn dry_run(document: &DryRun, style: Style) -> String {
     for candidate in &document.candidates {
         table.row([
             settings_words(&candidate.settings),
-            shell::command(&candidate.launch.env, &candidate.launch.args),
+            shell_command(&candidate.launch.env, &candidate.launch.args),
             clean(&candidate.description),
         ]);
     }

@@ -5,26 +5,12 @@ use std::fmt::Write as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::text::{clean, clean_lines, metrics_of, moment, rate, settings_words, span};
 use crate::domain::types::{RunOutcome, TestSamples};
-use crate::ports::{Notice, Session, SessionState, StoredRun, StoredVerdict};
+use crate::engine::evidence::Evidence;
+use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
 
 use super::comparison;
 use super::history::{kind, state};
 use super::table::pairs;
-
-/// Everything the store holds about a session.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct Evidence {
-    /// The session.
-    pub session: Session,
-    /// Its runs in order.
-    pub runs: Vec<StoredRun>,
-    /// Its judgements.
-    pub verdicts: Vec<StoredVerdict>,
-    /// Its notices.
-    pub notices: Vec<Notice>,
-    /// Profiles it saved.
-    pub profiles: Vec<crate::domain::types::Profile>,
-}
 
 /// The session as text; `raw` adds what every process printed.
 pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
@@ -306,6 +292,7 @@ pub(crate) mod tests {
         }];
         let failure = Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed");
         Evidence {
+            schema: 1,
             session: session(),
             runs: vec![
                 stored(

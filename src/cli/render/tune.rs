@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::search::BaselineSummary;
 use crate::domain::text::{
-    change, clean, confirmed_words, fate, rate, settings_phrase, settings_words,
+    change, clean, confirmed_words, fate, rate, settings_phrase, settings_words, shell_command,
 };
 use crate::engine::report::{
     AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
@@ -16,7 +16,6 @@ use crate::ports::Notice;
 
 use super::comparison;
 use super::refusals;
-use super::shell;
 use super::table::{Align, Table, pairs};
 
 /// What the text needs to know besides the document.
@@ -193,11 +192,11 @@ fn next(document: &TuneDocument, context: Context) -> String {
     let mut text = String::new();
     if let Some(profile) = &document.profile {
         if !profile.args.is_empty() || !profile.env.is_empty() {
-            let settings = shell::command(&profile.env, &profile.args);
+            let settings = shell_command(&profile.env, &profile.args);
             let _ = writeln!(text, "Settings for llama.cpp: {settings}");
         }
         let words = ["flux", "run", "-m", context.model].map(str::to_owned);
-        let command = shell::command(&BTreeMap::new(), &words);
+        let command = shell_command(&BTreeMap::new(), &words);
         let _ = writeln!(text, "Next: {command}");
         let _ = writeln!(text, "Why:  {command} --explain");
     }

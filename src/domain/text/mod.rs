@@ -4,6 +4,7 @@
 mod comparison;
 mod result;
 mod settings;
+mod shell;
 
 use crate::domain::types::Timestamp;
 
@@ -12,6 +13,7 @@ pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
 pub use result::{confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence};
 pub use settings::{setting_title, settings_phrase, settings_words};
+pub use shell::shell_command;
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
 pub fn clean(text: &str) -> String {
