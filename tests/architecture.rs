@@ -20,7 +20,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "domain", "ports", "probe", "runtime", "gguf", "store", "engine", "wiring",
         ],
     ),
-    ("cli", &["domain", "ports", "engine", "wiring", "cli"]),
+    ("report", &["domain", "ports", "engine", "chart", "report"]),
+    (
+        "cli",
+        &["domain", "ports", "engine", "wiring", "report", "cli"],
+    ),
     ("lib", &[]),
     ("main", &[]),
 ];
