@@ -11,6 +11,7 @@ pub mod engine;
 pub mod gguf;
 pub mod ports;
 pub mod probe;
+pub mod report;
 pub mod runtime;
 pub mod store;
 pub mod telemetry;

@@ -31,8 +31,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wiring",
         ],
     ),
-    ("cli", &["domain", "ports", "engine", "wiring", "ui", "cli"]),
-    ("ui", &["domain", "ports", "engine", "chart", "ui"]),
+    ("report", &["domain", "ports", "engine", "chart", "report"]),
+    (
+        "ui",
+        &["domain", "ports", "engine", "chart", "report", "ui"],
+    ),
+    (
+        "cli",
+        &[
+            "domain", "ports", "engine", "wiring", "report", "ui", "cli",
+        ],
+    ),
     ("lib", &[]),
     ("main", &[]),
 ];

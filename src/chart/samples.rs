@@ -3,7 +3,7 @@
 use super::axis::{Axis, Digits};
 use super::ranking::{count, skipped};
 use super::scene::{
-    Align, Anchor, BODY, Mark, Point, Role, Scene, Table, body, text_width_estimate, usable,
+    Align, Anchor, BODY, Point, Role, Scene, Table, body, text_width_estimate, usable,
 };
 use super::swarm;
 
@@ -168,6 +168,7 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mark;
     use super::*;
 
     fn row(label: &str, values: &[f64]) -> Row {

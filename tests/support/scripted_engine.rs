@@ -1,7 +1,7 @@
 //! An engine on a scripted runner: real store, real model file, an exported machine, no processes.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

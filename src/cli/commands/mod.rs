@@ -8,6 +8,7 @@ mod history;
 mod models;
 mod open;
 mod quickstart;
+mod report;
 mod run;
 mod runtime;
 mod scan;
@@ -39,6 +40,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
+        Action::Report(args) => report::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
