@@ -38,9 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &[
-            "domain", "ports", "engine", "wiring", "report", "ui", "cli",
-        ],
+        &["domain", "ports", "engine", "wiring", "report", "ui", "cli"],
     ),
     ("lib", &[]),
     ("main", &[]),

@@ -134,7 +134,9 @@ impl<'a> Bench<'a> {
             self.store_run(&planned, &run, context)?;
             for note in driver.record(&run) {
                 self.keep(&note)?;
-                event_of(note).into_iter().for_each(|kind| context.emit(kind));
+                event_of(note)
+                    .into_iter()
+                    .for_each(|kind| context.emit(kind));
             }
         }
     }

@@ -29,8 +29,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
     CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Servers, SettingsStore,
-    Store,
-    Telemetry,
+    Store, Telemetry,
 };
 
 use job::JobContext;

@@ -228,7 +228,8 @@ impl App {
             orders: Vec::new(),
         };
         if self.state.dialog == Dialog::None {
-            cx.orders.extend(command::pressed(&ctx).into_iter().map(Order::Ui));
+            cx.orders
+                .extend(command::pressed(&ctx).into_iter().map(Order::Ui));
         }
         shell::show(ui, &mut self.state, &mut cx);
         dialogs::show(&ctx, &mut self.state, &mut cx);

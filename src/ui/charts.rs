@@ -7,9 +7,9 @@ use eframe::egui::{
 
 use crate::chart::{AREA_OPACITY, Align, Anchor, Item, Mark, Point, Role, Scene, Table};
 
+use super::theme::icons::Icon;
 use super::theme::{self, Tokens, tokens};
 use super::widgets::{self, Column, Press, Width};
-use super::theme::icons::Icon;
 
 /// How near the pointer must come to a mark to hear its value, points.
 const REACH: f32 = 6.0;
@@ -119,7 +119,13 @@ fn paint(ui: &Ui, t: &Tokens, origin: Pos2, item: &Item) {
             points,
             base_y,
             role,
-        } => area(ui, origin, points, *base_y, color(t, *role).gamma_multiply(AREA_OPACITY)),
+        } => area(
+            ui,
+            origin,
+            points,
+            *base_y,
+            color(t, *role).gamma_multiply(AREA_OPACITY),
+        ),
         Mark::Circle { x, y, r, role } => {
             painter.circle_filled(origin + vec2(*x, *y), *r, color(t, *role));
         }

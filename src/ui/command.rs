@@ -46,7 +46,11 @@ const fn with(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
     Some(KeyboardShortcut::new(modifiers, key))
 }
 
-const fn entry(command: UiCommand, name: &'static str, shortcut: Option<KeyboardShortcut>) -> Entry {
+const fn entry(
+    command: UiCommand,
+    name: &'static str,
+    shortcut: Option<KeyboardShortcut>,
+) -> Entry {
     Entry {
         command,
         name,
@@ -56,21 +60,81 @@ const fn entry(command: UiCommand, name: &'static str, shortcut: Option<Keyboard
 
 /// Every command.
 pub const ENTRIES: &[Entry] = &[
-    entry(UiCommand::Go(Page::Machine), "Go to Machine", with(Modifiers::COMMAND, Key::Num1)),
-    entry(UiCommand::Go(Page::Tune), "Go to Tune", with(Modifiers::COMMAND, Key::Num2)),
-    entry(UiCommand::Go(Page::Dashboard), "Go to Dashboard", with(Modifiers::COMMAND, Key::Num3)),
-    entry(UiCommand::Go(Page::History), "Go to History", with(Modifiers::COMMAND, Key::Num4)),
-    entry(UiCommand::Go(Page::Settings), "Go to Settings", with(Modifiers::COMMAND, Key::Comma)),
-    entry(UiCommand::Palette, "Command palette", with(Modifiers::COMMAND, Key::K)),
-    entry(UiCommand::Rescan, "Scan this machine again", with(Modifiers::NONE, Key::F5)),
-    entry(UiCommand::NewTune, "Tune a model", with(Modifiers::COMMAND, Key::T)),
-    entry(UiCommand::Search, "Search the history", with(Modifiers::COMMAND, Key::F)),
-    entry(UiCommand::ZoomIn, "Larger text and controls", with(Modifiers::COMMAND, Key::Plus)),
-    entry(UiCommand::ZoomOut, "Smaller text and controls", with(Modifiers::COMMAND, Key::Minus)),
-    entry(UiCommand::ZoomReset, "Usual size of text and controls", with(Modifiers::COMMAND, Key::Num0)),
-    entry(UiCommand::SwitchTheme, "Switch between dark and light", None),
-    entry(UiCommand::Keys, "Show the keys", with(Modifiers::NONE, Key::F1)),
-    entry(UiCommand::Quit, "Quit Flux", with(Modifiers::COMMAND, Key::Q)),
+    entry(
+        UiCommand::Go(Page::Machine),
+        "Go to Machine",
+        with(Modifiers::COMMAND, Key::Num1),
+    ),
+    entry(
+        UiCommand::Go(Page::Tune),
+        "Go to Tune",
+        with(Modifiers::COMMAND, Key::Num2),
+    ),
+    entry(
+        UiCommand::Go(Page::Dashboard),
+        "Go to Dashboard",
+        with(Modifiers::COMMAND, Key::Num3),
+    ),
+    entry(
+        UiCommand::Go(Page::History),
+        "Go to History",
+        with(Modifiers::COMMAND, Key::Num4),
+    ),
+    entry(
+        UiCommand::Go(Page::Settings),
+        "Go to Settings",
+        with(Modifiers::COMMAND, Key::Comma),
+    ),
+    entry(
+        UiCommand::Palette,
+        "Command palette",
+        with(Modifiers::COMMAND, Key::K),
+    ),
+    entry(
+        UiCommand::Rescan,
+        "Scan this machine again",
+        with(Modifiers::NONE, Key::F5),
+    ),
+    entry(
+        UiCommand::NewTune,
+        "Tune a model",
+        with(Modifiers::COMMAND, Key::T),
+    ),
+    entry(
+        UiCommand::Search,
+        "Search the history",
+        with(Modifiers::COMMAND, Key::F),
+    ),
+    entry(
+        UiCommand::ZoomIn,
+        "Larger text and controls",
+        with(Modifiers::COMMAND, Key::Plus),
+    ),
+    entry(
+        UiCommand::ZoomOut,
+        "Smaller text and controls",
+        with(Modifiers::COMMAND, Key::Minus),
+    ),
+    entry(
+        UiCommand::ZoomReset,
+        "Usual size of text and controls",
+        with(Modifiers::COMMAND, Key::Num0),
+    ),
+    entry(
+        UiCommand::SwitchTheme,
+        "Switch between dark and light",
+        None,
+    ),
+    entry(
+        UiCommand::Keys,
+        "Show the keys",
+        with(Modifiers::NONE, Key::F1),
+    ),
+    entry(
+        UiCommand::Quit,
+        "Quit Flux",
+        with(Modifiers::COMMAND, Key::Q),
+    ),
 ];
 
 /// The commands whose keys were pressed in this frame.
@@ -81,7 +145,10 @@ pub fn pressed(ctx: &Context) -> Vec<UiCommand> {
             .shortcut
             .is_some_and(|keys| ctx.input_mut(|input| input.consume_shortcut(&keys)))
     });
-    by_key.map(|entry| entry.command).chain(plain_pages).collect()
+    by_key
+        .map(|entry| entry.command)
+        .chain(plain_pages)
+        .collect()
 }
 
 /// 1 to 4 alone, where no text is being typed.

@@ -33,7 +33,13 @@ fn dialog(ctx: &Context, name: &str, width: f32, content: impl FnOnce(&mut Ui) -
     answer.inner && !answer.should_close()
 }
 
-fn palette(ctx: &Context, state: &mut AppState, cx: &mut Cx, mut text: String, marked: usize) -> bool {
+fn palette(
+    ctx: &Context,
+    state: &mut AppState,
+    cx: &mut Cx,
+    mut text: String,
+    marked: usize,
+) -> bool {
     let (up, down, enter) = ctx.input_mut(|input| {
         let mut take = |key| input.consume_key(Modifiers::NONE, key);
         (take(Key::ArrowUp), take(Key::ArrowDown), take(Key::Enter))
@@ -41,7 +47,13 @@ fn palette(ctx: &Context, state: &mut AppState, cx: &mut Cx, mut text: String, m
     let mut keep = true;
     let stays = dialog(ctx, "palette", 480.0, |ui| {
         let before = text.clone();
-        search_field(ui, &mut text, "Command", ui.available_width() - 2.0 * space::M).request_focus();
+        search_field(
+            ui,
+            &mut text,
+            "Command",
+            ui.available_width() - 2.0 * space::M,
+        )
+        .request_focus();
         let found = command::matching(&text);
         let last = found.len().saturating_sub(1);
         let mut at = if before == text { marked.min(last) } else { 0 };
@@ -80,7 +92,6 @@ fn palette(ctx: &Context, state: &mut AppState, cx: &mut Cx, mut text: String, m
     keep && stays
 }
 
-
 fn shortcut(ctx: &Context, entry: &Entry) -> String {
     entry
         .shortcut
@@ -103,7 +114,10 @@ fn keys(ctx: &Context) -> bool {
                 cells.muted(shortcut(ctx, with_keys[index]));
             });
         ui.add_space(space::S);
-        muted(ui, "1 to 4 go to a page, Tab moves on, Enter or Space presses, Esc closes");
+        muted(
+            ui,
+            "1 to 4 go to a page, Tab moves on, Enter or Space presses, Esc closes",
+        );
         ui.add_space(space::S);
         !ui.add(Press::new("Close").primary()).clicked()
     })
@@ -134,11 +148,17 @@ fn closing(ctx: &Context, cx: &mut Cx) -> bool {
 fn stopping(ctx: &Context, cx: &mut Cx) -> bool {
     dialog(ctx, "stopping", 440.0, |ui| {
         section(ui, "Stop this tuning?");
-        label(ui, "Every finished run is kept, and the tuning can go on later.");
+        label(
+            ui,
+            "Every finished run is kept, and the tuning can go on later.",
+        );
         ui.add_space(space::S);
         let mut keep = true;
         ui.horizontal(|ui| {
-            if ui.add(Press::new("Stop after this run").primary()).clicked() {
+            if ui
+                .add(Press::new("Stop after this run").primary())
+                .clicked()
+            {
                 cx.order(Order::Stop(CancelMode::AfterSample));
                 keep = false;
             }

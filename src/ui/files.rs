@@ -42,7 +42,10 @@ impl Files for SystemDialogs {
             ),
             Choice::Folder(title) => wait(dialog.set_title(title).pick_folder(), chosen),
             Choice::File(title, ending) => wait(
-                dialog.set_title(title).add_filter(ending, &[ending]).pick_file(),
+                dialog
+                    .set_title(title)
+                    .add_filter(ending, &[ending])
+                    .pick_file(),
                 chosen,
             ),
             Choice::Save(name) => wait(dialog.set_file_name(name).save_file(), chosen),

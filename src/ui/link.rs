@@ -71,7 +71,10 @@ impl Link {
             let (sender, questions) = bounded::<Question>(QUESTIONS);
             let (ports, outbox) = (ports.clone(), outbox.clone());
             let screen = Arc::clone(&screen);
-            spawn(name, move || answer_all(&questions, &ports, &outbox, &screen)).map(|()| sender)
+            spawn(name, move || {
+                answer_all(&questions, &ports, &outbox, &screen)
+            })
+            .map(|()| sender)
         };
         let store = worker("ui-store")?;
         let system = worker("ui-system")?;
@@ -118,7 +121,10 @@ impl Link {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if to.try_send(asked).is_err() {
             self.asked.fetch_sub(1, Ordering::SeqCst);
-            tracing::warn!(?worker, "a question was dropped: the worker is busy or gone");
+            tracing::warn!(
+                ?worker,
+                "a question was dropped: the worker is busy or gone"
+            );
         }
     }
 

@@ -1,8 +1,8 @@
 //! What is around every page: the rail at the left, the bar at the top, the toast at the bottom.
 
 use eframe::egui::{
-    Align, CentralPanel, CornerRadius, CursorIcon, Frame, Layout, Margin, Panel, Rect,
-    ScrollArea, Sense, Stroke, Ui, WidgetInfo, accesskit::Role, pos2, vec2,
+    Align, CentralPanel, CornerRadius, CursorIcon, Frame, Layout, Margin, Panel, Rect, ScrollArea,
+    Sense, Stroke, Ui, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
 use crate::domain::doctor::Level;
@@ -33,7 +33,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     let t = tokens(ui);
     let narrow = ui.available_width() < NARROW;
     let width = if narrow { 60.0 } else { space::RAIL };
-    let rail = Frame::new().fill(t.panel).inner_margin(Margin::symmetric(10, 16));
+    let rail = Frame::new()
+        .fill(t.panel)
+        .inner_margin(Margin::symmetric(10, 16));
     Panel::left("rail")
         .exact_size(width)
         .resizable(false)
@@ -45,6 +47,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     Panel::top("bar")
         .exact_size(48.0)
         .resizable(false)
+        .show_separator_line(false)
         .frame(bar)
         .show(ui, |ui| bar_ui(ui, state, cx));
     if state.toast.is_some() {
@@ -95,7 +98,10 @@ fn rail_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, narrow: bool) {
     ui.with_layout(Layout::bottom_up(Align::Min), |ui| {
         ui.add_space(space::XS);
         ui.spacing_mut().item_spacing.y = 2.0;
-        foot(ui, state);
+        ui.horizontal(|ui| {
+            ui.add_space(10.0);
+            ui.with_layout(Layout::bottom_up(Align::Min), |ui| foot(ui, state));
+        });
     });
 }
 
@@ -105,10 +111,16 @@ fn brand(ui: &mut Ui, narrow: bool) {
     let mid = rect.center().y;
     let left = rect.left() + 12.0;
     // The mark: one clean rise, and back.
-    let wave = [(0.0, 5.0), (4.0, 4.0), (7.0, -5.0), (10.0, -5.0), (13.0, 4.0), (17.0, 5.0)];
+    let wave = [
+        (0.0, 5.0),
+        (4.0, 4.0),
+        (7.0, -5.0),
+        (10.0, -5.0),
+        (13.0, 4.0),
+        (17.0, 5.0),
+    ];
     let points = wave.iter().map(|(x, y)| pos2(left + x, mid + y)).collect();
-    ui.painter()
-        .line(points, Stroke::new(2.0, t.accent));
+    ui.painter().line(points, Stroke::new(2.0, t.accent));
     if !narrow {
         ui.painter().text(
             pos2(left + 26.0, mid),
@@ -122,8 +134,7 @@ fn brand(ui: &mut Ui, narrow: bool) {
 
 fn rail_item(ui: &mut Ui, chosen: bool, icon: Icon, name: &str, key: &str, narrow: bool) -> bool {
     let t = tokens(ui);
-    let (rect, response) =
-        ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::click());
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::click());
     let fill = match (chosen, response.hovered()) {
         (true, _) => t.raised,
         (false, true) => t.raised.gamma_multiply(0.5),
@@ -134,16 +145,24 @@ fn rail_item(ui: &mut Ui, chosen: bool, icon: Icon, name: &str, key: &str, narro
     let ink = if chosen { t.text } else { t.muted };
     let middle = rect.center().y;
     let painter = ui.painter();
-    let icon_x = if narrow { rect.center().x } else { rect.left() + 18.0 };
+    let icon_x = if narrow {
+        rect.center().x
+    } else {
+        rect.left() + 18.0
+    };
     painter.text(
         pos2(icon_x, middle),
         eframe::egui::Align2::CENTER_CENTER,
         icon.glyph(),
-        theme::body(15.0),
+        theme::body(14.5),
         ink,
     );
     if !narrow {
-        let font = if chosen { theme::strong(size::BODY) } else { theme::body(size::BODY) };
+        let font = if chosen {
+            theme::strong(size::BODY)
+        } else {
+            theme::body(size::BODY)
+        };
         let left = eframe::egui::Align2::LEFT_CENTER;
         painter.text(pos2(rect.left() + 36.0, middle), left, name, font, ink);
         let right = eframe::egui::Align2::RIGHT_CENTER;
@@ -197,8 +216,11 @@ fn status_small(ui: &mut Ui, icon: Icon, color: eframe::egui::Color32, words: &s
 fn bar_ui(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
     let t = tokens(ui);
     let rect = ui.max_rect().expand2(vec2(space::XL, 10.0));
-    ui.painter()
-        .hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.hairline));
+    ui.painter().hline(
+        rect.x_range(),
+        rect.bottom() - 0.5,
+        Stroke::new(1.0, t.hairline),
+    );
     ui.horizontal_centered(|ui| {
         for (page, head, tail) in in_use(state) {
             if pill(ui, &head, &tail) {
@@ -222,7 +244,11 @@ fn in_use(state: &AppState) -> Vec<(Page, String, String)> {
                 let memory = gpu.memory.as_ref().map(|m| m.vram.to_string());
                 pills.push((Page::Machine, clean(&gpu.name), memory.unwrap_or_default()));
             }
-            None => pills.push((Page::Machine, "CPU only".to_owned(), clean(&scan.machine.host.cpu))),
+            None => pills.push((
+                Page::Machine,
+                "CPU only".to_owned(),
+                clean(&scan.machine.host.cpu),
+            )),
         }
     }
     if let Some(runtime) = state.chosen_runtime() {
@@ -243,7 +269,11 @@ fn in_use(state: &AppState) -> Vec<(Page, String, String)> {
 fn readiness(ui: &Ui, state: &AppState) -> (Icon, eframe::egui::Color32, String) {
     let t = tokens(ui);
     if let Some(job) = state.job.as_ref().filter(|job| job.is_running()) {
-        let words = if job.stopping.is_some() { "stopping" } else { "measuring" };
+        let words = if job.stopping.is_some() {
+            "stopping"
+        } else {
+            "measuring"
+        };
         return (Icon::Play, t.accent, words.to_owned());
     }
     if state.scan.value().is_none() {
@@ -267,17 +297,25 @@ fn pill(ui: &mut Ui, head: &str, tail: &str) -> bool {
     let t = tokens(ui);
     let limit = 260.0;
     let short = |text: &str, font, color| {
-        let mut job = eframe::egui::text::LayoutJob::simple_singleline(text.to_owned(), font, color);
+        let mut job =
+            eframe::egui::text::LayoutJob::simple_singleline(text.to_owned(), font, color);
         job.wrap.max_width = limit;
         job.wrap.max_rows = 1;
         job.wrap.break_anywhere = true;
         ui.painter().layout_job(job)
     };
     let head_galley = short(head, theme::strong(size::SMALL), t.text);
-    let tail_text = if tail.is_empty() { String::new() } else { format!("· {tail}") };
+    let tail_text = if tail.is_empty() {
+        String::new()
+    } else {
+        format!("· {tail}")
+    };
     let tail_galley = short(&tail_text, theme::body(size::SMALL), t.muted);
     let gap = if tail.is_empty() { 0.0 } else { space::XS };
-    let wanted = vec2(head_galley.size().x + gap + tail_galley.size().x + 2.0 * space::M, 26.0);
+    let wanted = vec2(
+        head_galley.size().x + gap + tail_galley.size().x + 2.0 * space::M,
+        26.0,
+    );
     let (rect, response) = ui.allocate_exact_size(wanted, Sense::click());
     outline(ui, rect, response.hovered(), response.has_focus());
     let y = |height: f32| rect.center().y - height / 2.0;
@@ -286,7 +324,11 @@ fn pill(ui: &mut Ui, head: &str, tail: &str) -> bool {
     let (hy, ty) = (y(head_galley.size().y), y(tail_galley.size().y));
     ui.painter().galley(pos2(x, hy), head_galley, t.text);
     ui.painter().galley(pos2(after, ty), tail_galley, t.muted);
-    let name = if tail.is_empty() { head.to_owned() } else { format!("{head}, {tail}") };
+    let name = if tail.is_empty() {
+        head.to_owned()
+    } else {
+        format!("{head}, {tail}")
+    };
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
     response.on_hover_text(name).clicked()
 }
@@ -321,14 +363,19 @@ fn state_pill(ui: &mut Ui, icon: Icon, color: eframe::egui::Color32, words: &str
         theme::body(size::SMALL),
         color,
     );
-    let at = pos2(rect.left() + space::M + 18.0, rect.center().y - galley.size().y / 2.0);
+    let at = pos2(
+        rect.left() + space::M + 18.0,
+        rect.center().y - galley.size().y / 2.0,
+    );
     ui.painter().galley(at, galley, t.muted);
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, words));
     response.clicked()
 }
 
 fn toast_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
-    let Some(toast) = state.toast.clone() else { return };
+    let Some(toast) = state.toast.clone() else {
+        return;
+    };
     let t = tokens(ui);
     ui.horizontal(|ui| {
         let (icon, color) = if toast.failed {
@@ -338,7 +385,10 @@ fn toast_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         };
         status(ui, icon, color, &clean(&toast.text));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if ui.add(Press::new("Dismiss").icon_only(Icon::Close)).clicked() {
+            if ui
+                .add(Press::new("Dismiss").icon_only(Icon::Close))
+                .clicked()
+            {
                 state.toast = None;
             }
             if let Some(session) = toast.undo

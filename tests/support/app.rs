@@ -129,12 +129,19 @@ impl Stage {
 
     /// Something bears a label that contains this.
     pub fn shows(&self, label: &str) -> bool {
-        self.harness.query_all_by_label_contains(label).next().is_some()
+        self.harness
+            .query_all_by_label_contains(label)
+            .next()
+            .is_some()
     }
 
     /// Asserts that it does.
     pub fn must_show(&self, label: &str) {
-        assert!(self.shows(label), "{label:?} is not on the page:\n{}", self.words());
+        assert!(
+            self.shows(label),
+            "{label:?} is not on the page:\n{}",
+            self.words()
+        );
     }
 
     /// Every label on the page, for failures.

@@ -14,8 +14,9 @@ pub fn run(place: &Place) -> CliResult {
 
     let opened = place.app()?;
     start(&opened.ports, &opened.notices).map_err(|error| match error {
-        StartError::NoDisplay(_) => CliError::failed(error.to_string())
-            .hint("`flux help` lists what works without one, `flux quickstart` does everything once"),
+        StartError::NoDisplay(_) => CliError::failed(error.to_string()).hint(
+            "`flux help` lists what works without one, `flux quickstart` does everything once",
+        ),
         _ => CliError::failed(error.to_string()),
     })
 }

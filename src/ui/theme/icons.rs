@@ -126,18 +126,12 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Problem,
         include_bytes!("../../../assets/icons/circle-x.svg"),
     ),
-    (
-        Icon::Info,
-        include_bytes!("../../../assets/icons/info.svg"),
-    ),
+    (Icon::Info, include_bytes!("../../../assets/icons/info.svg")),
     (
         Icon::Absent,
         include_bytes!("../../../assets/icons/minus.svg"),
     ),
-    (
-        Icon::Close,
-        include_bytes!("../../../assets/icons/x.svg"),
-    ),
+    (Icon::Close, include_bytes!("../../../assets/icons/x.svg")),
     (
         Icon::Down,
         include_bytes!("../../../assets/icons/chevron-down.svg"),
@@ -162,10 +156,7 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Install,
         include_bytes!("../../../assets/icons/download.svg"),
     ),
-    (
-        Icon::Play,
-        include_bytes!("../../../assets/icons/play.svg"),
-    ),
+    (Icon::Play, include_bytes!("../../../assets/icons/play.svg")),
     (
         Icon::Pause,
         include_bytes!("../../../assets/icons/pause.svg"),
@@ -174,10 +165,7 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Stop,
         include_bytes!("../../../assets/icons/square.svg"),
     ),
-    (
-        Icon::Copy,
-        include_bytes!("../../../assets/icons/copy.svg"),
-    ),
+    (Icon::Copy, include_bytes!("../../../assets/icons/copy.svg")),
     (
         Icon::Again,
         include_bytes!("../../../assets/icons/refresh-cw.svg"),
@@ -190,10 +178,7 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Undo,
         include_bytes!("../../../assets/icons/undo-2.svg"),
     ),
-    (
-        Icon::Save,
-        include_bytes!("../../../assets/icons/save.svg"),
-    ),
+    (Icon::Save, include_bytes!("../../../assets/icons/save.svg")),
     (
         Icon::Report,
         include_bytes!("../../../assets/icons/file-text.svg"),
@@ -214,10 +199,7 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Inconclusive,
         include_bytes!("../../../assets/icons/circle-question-mark.svg"),
     ),
-    (
-        Icon::Add,
-        include_bytes!("../../../assets/icons/plus.svg"),
-    ),
+    (Icon::Add, include_bytes!("../../../assets/icons/plus.svg")),
     (
         Icon::Next,
         include_bytes!("../../../assets/icons/arrow-right.svg"),
@@ -246,10 +228,7 @@ const ALL: &[(Icon, &[u8])] = &[
         Icon::Refused,
         include_bytes!("../../../assets/icons/ban.svg"),
     ),
-    (
-        Icon::Spark,
-        include_bytes!("../../../assets/icons/zap.svg"),
-    ),
+    (Icon::Spark, include_bytes!("../../../assets/icons/zap.svg")),
 ];
 
 impl Icon {
@@ -276,8 +255,8 @@ pub fn install(ctx: &Context) {
             // A little below the baseline, so that it sits in the middle of a line of text.
             Ok(glyph) => ctx.add_glyph_rasterizer(
                 glyph
-                    .with_height(1.2)
-                    .with_baseline_offset(-0.24)
+                    .with_height(1.1)
+                    .with_baseline_offset(-0.19)
                     .into_rasterizer(icon.glyph()),
             ),
             Err(error) => tracing::warn!(?icon, error, "an icon cannot be drawn"),

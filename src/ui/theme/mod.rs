@@ -1,7 +1,7 @@
 //! How Flux looks: tokens, fonts, icons, and egui's style made of them (style B4).
 
-pub mod icons;
 mod fonts;
+pub mod icons;
 pub mod tokens;
 
 use eframe::egui::{
@@ -65,7 +65,7 @@ fn style(theme: Theme, t: &Tokens, reduce_motion: bool) -> Style {
     style.animation_time = if reduce_motion { 0.0 } else { 0.08 };
     style.spacing.item_spacing = vec2(space::S, space::S);
     style.spacing.button_padding = vec2(space::M, space::XS);
-    style.spacing.interact_size = vec2(space::CONTROL, space::CONTROL);
+    style.spacing.interact_size = vec2(40.0, 20.0);
     style.spacing.menu_margin = Margin::same(space::S as i8);
     style.spacing.window_margin = Margin::same(space::L as i8);
     style.spacing.combo_width = 160.0;

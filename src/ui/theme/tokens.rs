@@ -202,7 +202,11 @@ mod tests {
                 ("hovered button text", t.text, t.hovered),
                 ("primary button text", t.on_accent, t.accent),
             ] {
-                assert!(contrast(ink, below) >= 4.5, "{theme}: {what}: {:.2}", contrast(ink, below));
+                assert!(
+                    contrast(ink, below) >= 4.5,
+                    "{theme}: {what}: {:.2}",
+                    contrast(ink, below)
+                );
             }
             // Large or non-text marks need 3 : 1.
             assert!(contrast(t.accent, t.card) >= 3.0, "{theme}: accent on card");

@@ -118,7 +118,11 @@ impl Widget for Press<'_> {
         } else {
             0.0
         };
-        let padding = if self.icon_only { space::S } else { space::M + 2.0 };
+        let padding = if self.icon_only {
+            space::S
+        } else {
+            space::M + 2.0
+        };
         let width = galley.size().x + icon_width + gap + 2.0 * padding;
         let sense = if self.enabled {
             Sense::click()

@@ -1,12 +1,12 @@
 //! Cards, rows of cards of one height, and the head of a page.
 
 use eframe::egui::{
-    Align, CornerRadius, Frame, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2, vec2,
+    Align, CornerRadius, Frame, Label, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2, vec2,
 };
 
 use crate::ui::theme::{Tokens, space, tokens};
 
-use super::text::{caption, muted, section, title};
+use super::text::{caption, caption_text, muted, section, title};
 
 /// A card with an optional title and a caption at its right.
 #[derive(Default)]
@@ -85,20 +85,27 @@ fn head(ui: &mut Ui, text: &str, beside: Option<&str>) {
     ui.horizontal(|ui| {
         section(ui, text);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            caption(ui, beside);
+            ui.add(Label::new(caption_text(ui, beside)).truncate());
         });
     });
 }
 
 /// Places cards side by side by weight, all as high as the highest; one below the other when the row is narrow.
 /// `content` is called once per column with the height it should reach.
-pub fn columns(ui: &mut Ui, id: &str, weights: &[f32], mut content: impl FnMut(usize, &mut Ui, f32)) {
+pub fn columns(
+    ui: &mut Ui,
+    id: &str,
+    weights: &[f32],
+    mut content: impl FnMut(usize, &mut Ui, f32),
+) {
     const NARROWEST: f32 = 300.0;
     let width = ui.available_width();
     let total: f32 = weights.iter().sum();
     let gaps = space::L * (weights.len().saturating_sub(1)) as f32;
     let share = |weight: f32| (width - gaps) * weight / total;
-    if weights.iter().any(|w| share(*w) < NARROWEST * w / weights.iter().copied().fold(1.0, f32::max))
+    if weights
+        .iter()
+        .any(|w| share(*w) < NARROWEST * w / weights.iter().copied().fold(1.0, f32::max))
         && width < 760.0
     {
         for column in 0..weights.len() {
@@ -146,7 +153,7 @@ pub fn page_header(ui: &mut Ui, heading: &str, under: &str, actions: impl FnOnce
         let room = ui.available_width();
         ui.vertical(|ui| {
             ui.set_max_width((room * 0.66).max(300.0));
-            ui.spacing_mut().item_spacing.y = 2.0;
+            ui.spacing_mut().item_spacing.y = 5.0;
             title(ui, heading);
             if !under.is_empty() {
                 muted(ui, under);

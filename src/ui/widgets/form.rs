@@ -1,8 +1,11 @@
 //! Form controls with their labels tied to them.
 
+use std::ops::RangeInclusive;
+
 use eframe::egui::{
-    Align, CornerRadius, Label, Layout, ProgressBar, Response, RichText, Sense, TextEdit, Ui,
-    WidgetInfo, accesskit::Role, vec2,
+    Align, ComboBox, CornerRadius, DragValue, Label, Layout, ProgressBar, Rect, Response, RichText,
+    Sense, Stroke, StrokeKind, TextEdit, Ui, WidgetInfo, accesskit::Role, emath::Numeric, pos2,
+    vec2,
 };
 
 use crate::ui::theme::{self, size, space, tokens};
@@ -11,13 +14,20 @@ use super::button::focus_ring;
 use super::text::caption;
 
 /// A labelled control with a line of help below; the label names the control for screen readers.
-pub fn field(ui: &mut Ui, label: &str, help: &str, control: impl FnOnce(&mut Ui) -> Response) -> Response {
+pub fn field(
+    ui: &mut Ui,
+    label: &str,
+    help: &str,
+    control: impl FnOnce(&mut Ui) -> Response,
+) -> Response {
     let narrow = ui.available_width() < 480.0;
     let color = tokens(ui).text;
     let words = |ui: &mut Ui| {
         ui.vertical(|ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
-            let text = RichText::new(label).font(theme::body(size::BODY)).color(color);
+            let text = RichText::new(label)
+                .font(theme::body(size::BODY))
+                .color(color);
             let id = ui.add(Label::new(text)).id;
             if !help.is_empty() {
                 caption(ui, help);
@@ -54,7 +64,11 @@ pub fn field(ui: &mut Ui, label: &str, help: &str, control: impl FnOnce(&mut Ui)
 }
 
 /// A row of choices of which one holds.
-pub fn segmented<T: Copy + PartialEq>(ui: &mut Ui, value: &mut T, choices: &[(T, &str)]) -> Response {
+pub fn segmented<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    value: &mut T,
+    choices: &[(T, &str)],
+) -> Response {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = space::XS;
         let mut all: Option<Response> = None;
@@ -121,8 +135,8 @@ pub fn choice(ui: &mut Ui, chosen: bool, title: &str, meaning: &str) -> Response
         rect,
         CornerRadius::same(space::CONTROL_RADIUS),
         fill,
-        eframe::egui::Stroke::new(1.0, line),
-        eframe::egui::StrokeKind::Inside,
+        Stroke::new(1.0, line),
+        StrokeKind::Inside,
     );
     let at = rect.min + vec2(space::M, space::M);
     let below = at + vec2(0.0, head.size().y + 2.0);
@@ -137,7 +151,89 @@ pub fn choice(ui: &mut Ui, chosen: bool, title: &str, meaning: &str) -> Response
 
 /// A switch with its words.
 pub fn toggle(ui: &mut Ui, on: &mut bool, label: &str) -> Response {
-    ui.checkbox(on, label)
+    const TRACK: eframe::egui::Vec2 = vec2(32.0, 18.0);
+    let t = tokens(ui);
+    let room = ui.available_width() - TRACK.x - space::S;
+    let galley = ui
+        .painter()
+        .layout(label.to_owned(), theme::body(size::BODY), t.text, room);
+    let wanted = vec2(
+        TRACK.x + space::S + galley.size().x,
+        galley.size().y.max(24.0),
+    );
+    let (rect, mut response) = ui.allocate_exact_size(wanted, Sense::click());
+    if response.clicked() {
+        *on = !*on;
+        response.mark_changed();
+    }
+    let track = Rect::from_min_size(pos2(rect.left(), rect.center().y - TRACK.y / 2.0), TRACK);
+    let fill = match (*on, response.hovered()) {
+        (true, _) => t.accent,
+        (false, true) => t.hovered,
+        (false, false) => t.raised,
+    };
+    let (knob, x) = if *on {
+        (t.on_accent, track.right() - 9.0)
+    } else {
+        (t.muted, track.left() + 9.0)
+    };
+    ui.painter().rect(
+        track,
+        CornerRadius::same(9),
+        fill,
+        Stroke::new(1.0, if *on { t.accent } else { t.muted }),
+        StrokeKind::Inside,
+    );
+    ui.painter()
+        .circle_filled(pos2(x, track.center().y), 5.5, knob);
+    let at = pos2(
+        track.right() + space::S,
+        rect.center().y - galley.size().y / 2.0,
+    );
+    ui.painter().galley(at, galley, t.text);
+    if response.has_focus() {
+        focus_ring(ui, rect);
+    }
+    let state = *on;
+    response.widget_info(|| WidgetInfo::selected(Role::Switch, true, state, label));
+    response
+}
+
+/// A number to drag or type, as high as a button; the field around it names it.
+pub fn number<N: Numeric>(
+    ui: &mut Ui,
+    value: &mut N,
+    range: RangeInclusive<N>,
+    suffix: &str,
+) -> Response {
+    ui.spacing_mut().interact_size = vec2(84.0, space::CONTROL);
+    ui.add(DragValue::new(value).range(range).suffix(suffix))
+}
+
+/// One of several, as high as a button. `choices` are values with their words.
+pub fn select<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    name: &str,
+    value: &mut T,
+    choices: &[(T, String)],
+) -> Response {
+    ui.spacing_mut().interact_size.y = space::CONTROL;
+    let shown = choices.iter().find(|(choice, _)| choice == value);
+    let shown = shown.map_or("", |(_, words)| words.as_str());
+    let before = value.clone();
+    let mut response = ComboBox::from_id_salt(name)
+        .selected_text(shown)
+        .show_ui(ui, |ui| {
+            for (choice, words) in choices {
+                ui.selectable_value(value, choice.clone(), words);
+            }
+        })
+        .response;
+    if *value != before {
+        response.mark_changed();
+    }
+    response.widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, name));
+    response
 }
 
 /// A field to search in.

@@ -88,7 +88,8 @@ pub fn chip(ui: &mut Ui, icon: Option<Icon>, word: &str, present: bool) -> Respo
 pub fn status(ui: &mut Ui, icon: Icon, color: Color32, text: &str) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = space::XS + 2.0;
-        let (rect, _) = ui.allocate_exact_size(vec2(size::BODY * 1.2, size::BODY * 1.3), Sense::hover());
+        let (rect, _) =
+            ui.allocate_exact_size(vec2(size::BODY * 1.2, size::BODY * 1.3), Sense::hover());
         icon_at(ui, icon, rect.center(), size::BODY, color);
         super::text::label(ui, text);
     });

@@ -10,8 +10,8 @@ mod text;
 
 pub use button::Press;
 pub use card::{Card, columns, page_header};
-pub use form::{choice, field, progress, search_field, segmented, toggle};
+pub use form::{choice, field, number, progress, search_field, segmented, select, toggle};
 pub use mark::{badge, chip, level_mark, status, verdict_badge};
-pub use state::{Loadable, empty, failed, notice_line, loading_note};
+pub use state::{Loadable, empty, failed, loading_note, notice_line};
 pub use table::{Cells, Column, Table, Width};
-pub use text::{caption, code, label, muted, section, strong, tinted, title};
+pub use text::{caption, caption_text, code, label, muted, section, strong, tinted};

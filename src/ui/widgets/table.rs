@@ -101,14 +101,23 @@ impl<'a> Table<'a> {
 
     /// Rows can be chosen; `name` is what a screen reader calls them.
     #[must_use]
-    pub const fn choosable(mut self, chosen: Option<usize>, name: &'a dyn Fn(usize) -> String) -> Self {
+    pub const fn choosable(
+        mut self,
+        chosen: Option<usize>,
+        name: &'a dyn Fn(usize) -> String,
+    ) -> Self {
         self.chosen = chosen;
         self.name = Some(name);
         self
     }
 
     /// Shows `rows` rows; returns the row just chosen.
-    pub fn show(self, ui: &mut Ui, rows: usize, mut row: impl FnMut(usize, &mut Cells)) -> Option<usize> {
+    pub fn show(
+        self,
+        ui: &mut Ui,
+        rows: usize,
+        mut row: impl FnMut(usize, &mut Cells),
+    ) -> Option<usize> {
         ui.spacing_mut().item_spacing.y = 0.0;
         let edges = self.edges(ui.available_width());
         if self.head {
@@ -146,7 +155,10 @@ impl<'a> Table<'a> {
     fn places(&self, edges: &[(f32, f32)], rect: Rect) -> Vec<(Rect, Align)> {
         let place = |((x, width), column): (&(f32, f32), &Column)| {
             let left = pos2(rect.left() + x, rect.top());
-            (Rect::from_min_size(left, vec2(*width, rect.height())), column.align)
+            (
+                Rect::from_min_size(left, vec2(*width, rect.height())),
+                column.align,
+            )
         };
         edges.iter().zip(self.columns).map(place).collect()
     }
@@ -185,7 +197,8 @@ impl<'a> Table<'a> {
                 (false, true) => t.raised.gamma_multiply(0.5),
                 (false, false) => Color32::TRANSPARENT,
             };
-            ui.painter().rect_filled(wanted, CornerRadius::same(4), fill);
+            ui.painter()
+                .rect_filled(wanted, CornerRadius::same(4), fill);
             response.on_hover_cursor(CursorIcon::PointingHand)
         });
         let mut cells = Cells {
@@ -278,18 +291,30 @@ impl Cells<'_> {
 
     /// Text in a colour that means something said elsewhere in the row by icon and word.
     pub fn tinted(&mut self, text: impl Into<String>, color: Color32) {
-        self.put(RichText::new(text).font(theme::body(size::BODY)).color(color));
+        self.put(
+            RichText::new(text)
+                .font(theme::body(size::BODY))
+                .color(color),
+        );
     }
 
     /// What the row is about.
     pub fn strong(&mut self, text: impl Into<String>) {
         let color = tokens(self.ui).text;
-        self.put(RichText::new(text).font(theme::strong(size::BODY)).color(color));
+        self.put(
+            RichText::new(text)
+                .font(theme::strong(size::BODY))
+                .color(color),
+        );
     }
 
     /// A command or an identifier.
     pub fn code(&mut self, text: impl Into<String>) {
         let color = tokens(self.ui).muted;
-        self.put(RichText::new(text).font(theme::mono(size::SMALL)).color(color));
+        self.put(
+            RichText::new(text)
+                .font(theme::mono(size::SMALL))
+                .color(color),
+        );
     }
 }

@@ -17,7 +17,11 @@ pub fn under(gpu: &Gpu) -> String {
     let mut parts = vec![clean(&gpu.architecture.label())];
     parts.push(format!("{} by device id", gpu.id()));
     if let Some(driver) = gpu.drivers.first() {
-        parts.push(format!("{} {}", clean(&driver.name), clean(&driver.version)));
+        parts.push(format!(
+            "{} {}",
+            clean(&driver.name),
+            clean(&driver.version)
+        ));
         parts.push(format!("Vulkan {}", clean(&driver.api_version)));
     }
     if let Some(pci) = gpu.pci {
@@ -29,18 +33,25 @@ pub fn under(gpu: &Gpu) -> String {
 /// Its cards.
 pub fn cards(ui: &mut Ui, gpu: &Gpu, settings: &AppSettings) {
     columns(ui, "gpu", &[1.37, 1.0], |column, ui, height| match column {
-        0 => Card::new("What it can do").min_height(height).show(ui, |ui| {
-            match &gpu.preferred {
-                Some(entry) => abilities(ui, gpu, entry, settings),
-                None => {
-                    muted(ui, "No Vulkan driver shows this GPU: only what the system lists is known");
+        0 => Card::new("What it can do")
+            .min_height(height)
+            .show(ui, |ui| {
+                match &gpu.preferred {
+                    Some(entry) => abilities(ui, gpu, entry, settings),
+                    None => {
+                        muted(
+                            ui,
+                            "No Vulkan driver shows this GPU: only what the system lists is known",
+                        );
+                    }
                 }
-            }
-            if let Some(remark) = &gpu.remark {
-                caption(ui, clean(remark));
-            }
-        }),
-        _ => Card::new("Queue families").min_height(height).show(ui, |ui| queues(ui, gpu)),
+                if let Some(remark) = &gpu.remark {
+                    caption(ui, clean(remark));
+                }
+            }),
+        _ => Card::new("Queue families")
+            .min_height(height)
+            .show(ui, |ui| queues(ui, gpu)),
     });
 }
 
@@ -54,7 +65,10 @@ fn abilities(ui: &mut Ui, gpu: &Gpu, entry: &VulkanEntry, settings: &AppSettings
     let mut chips = vec![
         ("fp16 arithmetic".to_owned(), f.fp16),
         ("int8 dot, accelerated".to_owned(), f.int8_dot_accelerated),
-        ("Cooperative matrix".to_owned(), f.cooperative_matrix || f.cooperative_matrix2),
+        (
+            "Cooperative matrix".to_owned(),
+            f.cooperative_matrix || f.cooperative_matrix2,
+        ),
         ("bfloat16".to_owned(), f.bfloat16),
         ("16-bit storage".to_owned(), f.storage_16bit),
         (subgroup, true),
@@ -72,7 +86,11 @@ fn abilities(ui: &mut Ui, gpu: &Gpu, entry: &VulkanEntry, settings: &AppSettings
         for (word, has) in &chips {
             let icon = if *has { Icon::Check } else { Icon::Absent };
             let response = chip(ui, Some(icon), word, *has);
-            response.on_hover_text(if *has { "This GPU has it" } else { "This GPU lacks it" });
+            response.on_hover_text(if *has {
+                "This GPU has it"
+            } else {
+                "This GPU lacks it"
+            });
         }
     });
     ui.add_space(space::S);
@@ -83,13 +101,20 @@ fn abilities(ui: &mut Ui, gpu: &Gpu, entry: &VulkanEntry, settings: &AppSettings
             .heaps
             .iter()
             .enumerate()
-            .map(|(number, heap)| heap_bar(number, heap, memory.and_then(|m| m.resizable_bar), settings))
+            .map(|(number, heap)| {
+                heap_bar(number, heap, memory.and_then(|m| m.resizable_bar), settings)
+            })
             .collect(),
     };
     charts::chart(ui, |width| bars.scene(width));
 }
 
-fn heap_bar(number: usize, heap: &Heap, resizable_bar: Option<bool>, settings: &AppSettings) -> HeapBar {
+fn heap_bar(
+    number: usize,
+    heap: &Heap,
+    resizable_bar: Option<bool>,
+    settings: &AppSettings,
+) -> HeapBar {
     let place = match (heap.device_local, heap.host_visible) {
         (true, true) => "device local, host visible",
         (true, false) => "device local",
@@ -119,7 +144,11 @@ fn heap_bar(number: usize, heap: &Heap, resizable_bar: Option<bool>, settings: &
         || format!("{}, use not known", shown(heap.size)),
         |taken| format!("{} of {} used", shown(taken), shown(heap.size)),
     );
-    let role = if heap.device_local { Role::Accent } else { Role::Stock };
+    let role = if heap.device_local {
+        Role::Accent
+    } else {
+        Role::Stock
+    };
     HeapBar {
         label: format!("Heap {number} · {place}"),
         total: heap.size.0 as f64,

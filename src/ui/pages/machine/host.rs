@@ -14,23 +14,32 @@ use crate::ui::widgets::{
 
 /// Doctor's findings, with what to do.
 pub fn readiness(ui: &mut Ui, state: &AppState, height: f32) {
-    Card::new("Ready to measure?").min_height(height).show(ui, |ui| {
-        if let Some(error) = state.findings.error() {
-            failed(ui, error);
-        }
-        let Some(found) = state.findings.value() else {
-            loading_note(ui, "Looking at power, load, memory and caches");
-            return;
-        };
-        if found.is_empty() {
-            status(ui, Icon::Check, tokens(ui).improved, "Nothing here would spoil a measurement");
-        }
-        for finding in found {
-            let (icon, color) = level_mark(ui, finding.level);
-            status(ui, icon, color, &capitalised(&clean(&finding.title)));
-            ui.indent(&finding.code, |ui| caption(ui, capitalised(&clean(&finding.advice))));
-        }
-    });
+    Card::new("Ready to measure?")
+        .min_height(height)
+        .show(ui, |ui| {
+            if let Some(error) = state.findings.error() {
+                failed(ui, error);
+            }
+            let Some(found) = state.findings.value() else {
+                loading_note(ui, "Looking at power, load, memory and caches");
+                return;
+            };
+            if found.is_empty() {
+                status(
+                    ui,
+                    Icon::Check,
+                    tokens(ui).improved,
+                    "Nothing here would spoil a measurement",
+                );
+            }
+            for finding in found {
+                let (icon, color) = level_mark(ui, finding.level);
+                status(ui, icon, color, &capitalised(&clean(&finding.title)));
+                ui.indent(&finding.code, |ui| {
+                    caption(ui, capitalised(&clean(&finding.advice)))
+                });
+            }
+        });
 }
 
 /// Processor, memory, system.
@@ -58,13 +67,29 @@ pub fn computer(ui: &mut Ui, scan: &Scan, settings: &AppSettings, height: f32) {
         rows.push(("Power plan", clean(plan)));
     }
     if let Some(battery) = host.on_battery {
-        rows.push(("Power", if battery { "battery" } else { "mains" }.to_owned()));
+        rows.push((
+            "Power",
+            if battery { "battery" } else { "mains" }.to_owned(),
+        ));
     }
     for source in &scan.machine.telemetry {
-        let readable = if source.available { "readable" } else { "not readable" };
-        rows.push(("Sensors", format!("{} {readable}, {}", clean(&source.source), clean(&source.detail))));
+        let readable = if source.available {
+            "readable"
+        } else {
+            "not readable"
+        };
+        rows.push((
+            "Sensors",
+            format!(
+                "{} {readable}, {}",
+                clean(&source.source),
+                clean(&source.detail)
+            ),
+        ));
     }
-    Card::new("This computer").min_height(height).show(ui, |ui| pairs(ui, "computer", &rows));
+    Card::new("This computer")
+        .min_height(height)
+        .show(ui, |ui| pairs(ui, "computer", &rows));
 }
 
 /// The fingerprint, field by field, what changed first.
@@ -120,8 +145,10 @@ fn pairs(ui: &mut Ui, id: &str, rows: &[(&str, String)]) {
         Column::left("", Width::Share(1.0)),
         Column::left("", Width::Share(1.7)),
     ];
-    Table::new(id, &columns).headless().show(ui, rows.len(), |row, cells| {
-        cells.muted(rows[row].0);
-        cells.text(rows[row].1.as_str());
-    });
+    Table::new(id, &columns)
+        .headless()
+        .show(ui, rows.len(), |row, cells| {
+            cells.muted(rows[row].0);
+            cells.text(rows[row].1.as_str());
+        });
 }

@@ -15,7 +15,9 @@ use crate::ui::files::Choice;
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
-use crate::ui::widgets::{Card, Press, columns, failed, label, loading_note, page_header, segmented};
+use crate::ui::widgets::{
+    Card, Press, columns, failed, label, loading_note, page_header, segmented,
+};
 
 /// The page's own state.
 #[derive(Debug, Default)]
@@ -46,7 +48,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         page_header(ui, "This machine", "", |_| {});
         match state.scan.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
-            None => Card::bare().show(ui, |ui| loading_note(ui, "Asking Vulkan, the system and every llama.cpp")),
+            None => Card::bare().show(ui, |ui| {
+                loading_note(ui, "Asking Vulkan, the system and every llama.cpp")
+            }),
         }
         return;
     };
@@ -73,33 +77,53 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Card::new("No GPU to tune through Vulkan").show(ui, |ui| {
             label(ui, clean(&none.headline));
             for hint in &none.hints {
-                crate::ui::widgets::status(ui, Icon::Next, crate::ui::theme::tokens(ui).accent, &clean(hint));
+                crate::ui::widgets::status(
+                    ui,
+                    Icon::Next,
+                    crate::ui::theme::tokens(ui).accent,
+                    &clean(hint),
+                );
             }
         });
     }
     if let Some(gpu) = scan.gpus.get(shown) {
         gpu::cards(ui, gpu, &state.settings);
     }
-    columns(ui, "runtimes and readiness", &[1.37, 1.0], |column, ui, height| match column {
-        0 => runtimes::card(ui, state, cx, &scan, height),
-        _ => host::readiness(ui, state, height),
-    });
-    columns(ui, "host and fingerprint", &[1.0, 1.0], |column, ui, height| match column {
-        0 => host::computer(ui, &scan, &state.settings, height),
-        _ => host::fingerprint(ui, &scan, height),
-    });
+    columns(
+        ui,
+        "runtimes and readiness",
+        &[1.37, 1.0],
+        |column, ui, height| match column {
+            0 => runtimes::card(ui, state, cx, &scan, height),
+            _ => host::readiness(ui, state, height),
+        },
+    );
+    columns(
+        ui,
+        "host and fingerprint",
+        &[1.0, 1.0],
+        |column, ui, height| match column {
+            0 => host::computer(ui, &scan, &state.settings, height),
+            _ => host::fingerprint(ui, &scan, height),
+        },
+    );
 }
 
 fn export(state: &AppState, cx: &Cx) {
-    let Some(scan) = state.scan.value().cloned() else { return };
-    cx.link.choose(Choice::Folder("Where to write this machine down"), move |_, link, dir| {
-        link.ask(
-            Worker::System,
-            move |ports| ports.probe.export(&scan.machine, &scan.runtimes, &dir),
-            |state, _, written| match written {
-                Ok(path) => state.say(format!("Written to {}", path.display())),
-                Err(error) => state.complain(error.headline),
-            },
-        );
-    });
+    let Some(scan) = state.scan.value().cloned() else {
+        return;
+    };
+    cx.link.choose(
+        Choice::Folder("Where to write this machine down"),
+        move |_, link, dir| {
+            link.ask(
+                Worker::System,
+                move |ports| ports.probe.export(&scan.machine, &scan.runtimes, &dir),
+                |state, _, written| match written {
+                    Ok(path) => state.say(format!("Written to {}", path.display())),
+                    Err(error) => state.complain(error.headline),
+                },
+            );
+        },
+    );
 }

@@ -13,7 +13,9 @@ use crate::ui::link::{Link, Worker};
 use crate::ui::state::{AppState, JobView};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
-use crate::ui::widgets::{Card, Cells, Column, Press, Table, Width, caption, muted, progress, status};
+use crate::ui::widgets::{
+    Card, Cells, Column, Press, Table, Width, caption, muted, progress, status,
+};
 
 use super::ask_scan;
 
@@ -22,12 +24,24 @@ pub fn card(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, scan: &Scan, height:
     Card::new("llama.cpp").min_height(height).show(ui, |ui| {
         if scan.runtimes.is_empty() {
             let t = tokens(ui);
-            status(ui, Icon::Problem, t.regressed, "No llama.cpp is known on this machine");
-            muted(ui, "Flux can install one into its data folder, or use a folder that you choose");
+            status(
+                ui,
+                Icon::Problem,
+                t.regressed,
+                "No llama.cpp is known on this machine",
+            );
+            muted(
+                ui,
+                "Flux can install one into its data folder, or use a folder that you choose",
+            );
         } else {
             list(ui, state, cx, &scan.runtimes);
         }
-        if let Some(job) = state.errand.as_ref().filter(|j| j.is_running() && j.kind == "install") {
+        if let Some(job) = state
+            .errand
+            .as_ref()
+            .filter(|j| j.is_running() && j.kind == "install")
+        {
             installing(ui, job, cx);
         }
         ui.add_space(space::S);
@@ -43,12 +57,15 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, runtimes: &[Runtime]) {
         Column::right("", Width::Fixed(70.0)),
         Column::right("", Width::Fixed(30.0)),
     ];
-    let at = runtimes.iter().position(|r| Some(&r.name) == chosen.as_ref());
+    let at = runtimes
+        .iter()
+        .position(|r| Some(&r.name) == chosen.as_ref());
     let name = |row: usize| format!("Use llama.cpp {}", clean(&runtimes[row].name));
     let mut forget = None;
-    let clicked = Table::new("runtimes", &columns)
-        .choosable(at, &name)
-        .show(ui, runtimes.len(), |row, cells| {
+    let clicked = Table::new("runtimes", &columns).choosable(at, &name).show(
+        ui,
+        runtimes.len(),
+        |row, cells| {
             let runtime = &runtimes[row];
             line(cells, runtime, at == Some(row));
             cells.add(|ui| {
@@ -61,7 +78,8 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, runtimes: &[Runtime]) {
                     forget = Some(runtime.name.clone());
                 }
             });
-        });
+        },
+    );
     if let Some(row) = clicked {
         state.runtime = Some(runtimes[row].name.clone());
         state.settings.runtime.clone_from(&state.runtime);
@@ -84,7 +102,11 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, runtimes: &[Runtime]) {
 
 fn line(cells: &mut Cells, runtime: &Runtime, in_use: bool) {
     let backends: Vec<&str> = runtime.backends.iter().map(|b| b.name()).collect();
-    cells.text(format!("{} · {}", clean(&runtime.name), backends.join(", ")));
+    cells.text(format!(
+        "{} · {}",
+        clean(&runtime.name),
+        backends.join(", ")
+    ));
     let mut brings = Vec::new();
     if runtime.bench.is_some() {
         brings.push("llama-bench");
@@ -119,20 +141,24 @@ fn installing(ui: &mut Ui, job: &JobView, cx: &mut Cx) {
 }
 
 fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
-    if ui.add(Press::new("Add folder…").icon(Icon::Folder)).clicked() {
-        cx.link.choose(Choice::Folder("Folder with llama-bench"), |_, link, dir| {
-            link.ask(
-                Worker::System,
-                move |ports| ports.runtimes.add(&dir),
-                |state, link: &Link, added| match added {
-                    Ok(runtime) => {
-                        state.say(format!("llama.cpp {} is known now", clean(&runtime.name)));
-                        ask_scan(state, link);
-                    }
-                    Err(error) => state.complain(error.headline),
-                },
-            );
-        });
+    if ui
+        .add(Press::new("Add folder…").icon(Icon::Folder))
+        .clicked()
+    {
+        cx.link
+            .choose(Choice::Folder("Folder with llama-bench"), |_, link, dir| {
+                link.ask(
+                    Worker::System,
+                    move |ports| ports.runtimes.add(&dir),
+                    |state, link: &Link, added| match added {
+                        Ok(runtime) => {
+                            state.say(format!("llama.cpp {} is known now", clean(&runtime.name)));
+                            ask_scan(state, link);
+                        }
+                        Err(error) => state.complain(error.headline),
+                    },
+                );
+            });
     }
     let backend = quick::backend_for(&scan.machine);
     let busy = state
@@ -141,7 +167,11 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
         .filter(|job| job.is_running())
         .map(|_| "something is being installed or written already");
     let install = Press::new("Install").icon(Icon::Install).unless(busy);
-    let install = if scan.runtimes.is_empty() { install.primary() } else { install };
+    let install = if scan.runtimes.is_empty() {
+        install.primary()
+    } else {
+        install
+    };
     let words = format!("llama.cpp for {}, into Flux's data folder", backend.name());
     if ui.add(install.tooltip(words)).clicked() {
         cx.order(Order::Start(Command::Install(backend)));

@@ -45,26 +45,38 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
     let Some(plan) = plan else {
         if state.tune.plan.is_loading() {
-            Card::bare().show(ui, |ui| loading_note(ui, "Asking the build what it can do here"));
+            Card::bare().show(ui, |ui| {
+                loading_note(ui, "Asking the build what it can do here")
+            });
         }
         return;
     };
-    columns(ui, "candidates", &[1.35, 1.0], |column, ui, height| match column {
-        0 => tried(ui, &plan, height),
-        _ => {
-            effort(ui, &plan, state);
-            ui.add_space(space::S);
-            refused(ui, &plan);
-        }
-    });
+    columns(
+        ui,
+        "candidates",
+        &[1.35, 1.0],
+        |column, ui, height| match column {
+            0 => tried(ui, &plan, height),
+            _ => {
+                effort(ui, &plan, state);
+                ui.add_space(space::S);
+                refused(ui, &plan);
+            }
+        },
+    );
 }
 
 fn under(plan: &DryRun) -> String {
-    let runs = plan.processes.map_or_else(String::new, |n| format!(", about {}", count(u64::from(n), "run")));
+    let runs = plan.processes.map_or_else(String::new, |n| {
+        format!(", about {}", count(u64::from(n), "run"))
+    });
     let time = plan
         .expected_secs
         .map_or_else(String::new, |secs| format!(" in about {}", span(secs)));
-    format!("{}{runs}{time}", count(plan.candidates.len() as u64, "candidate"))
+    format!(
+        "{}{runs}{time}",
+        count(plan.candidates.len() as u64, "candidate")
+    )
 }
 
 fn why_not_start(state: &AppState, plan: Option<&DryRun>) -> Option<&'static str> {
@@ -119,9 +131,15 @@ fn about<'a>(
     known: &[(String, Vec<String>, String)],
 ) -> Option<(String, String)> {
     let all: Vec<(&String, &String)> = settings.by_ref().collect();
-    let fresh = all.iter().find(|(dimension, _)| !known.iter().any(|(k, ..)| k == *dimension));
+    let fresh = all
+        .iter()
+        .find(|(dimension, _)| !known.iter().any(|(k, ..)| k == *dimension));
     let last = all.last();
-    let (dimension, value) = if all.len() == 1 { last? } else { fresh.or(last)? };
+    let (dimension, value) = if all.len() == 1 {
+        last?
+    } else {
+        fresh.or(last)?
+    };
     Some(((*dimension).clone(), (*value).clone()))
 }
 
@@ -141,22 +159,47 @@ fn effort(ui: &mut Ui, plan: &DryRun, state: &AppState) {
     });
 }
 
-/// Refusals with the same reason stand together.
+/// What the refusal of a setting for another backend begins with; there are many, and none is a surprise.
+const OTHER_BACKEND: &str = "only for the";
+
+/// Refusals with the same reason stand together; those of other backends are counted.
 fn refused(ui: &mut Ui, plan: &DryRun) {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for refusal in &plan.refused {
-        reasons.entry(refusal.reason.as_str()).or_default().push(refusal_words(refusal));
+    let (others, own): (Vec<_>, Vec<_>) = plan
+        .refused
+        .iter()
+        .partition(|refusal| refusal.reason.starts_with(OTHER_BACKEND));
+    for refusal in &own {
+        reasons
+            .entry(refusal.reason.as_str())
+            .or_default()
+            .push(refusal_words(refusal));
     }
-    if reasons.is_empty() {
+    if plan.refused.is_empty() {
         return;
     }
     Card::new("Not tried").show(ui, |ui| {
         for (reason, settings) in &reasons {
-            ui.vertical(|ui| {
-                ui.spacing_mut().item_spacing.y = 1.0;
-                strong(ui, capitalised(&clean(reason)));
-                caption(ui, settings.join(", "));
-            });
+            group(ui, &capitalised(&clean(reason)), &settings.join(", "));
         }
+        if !others.is_empty() {
+            let names: Vec<String> = others
+                .iter()
+                .map(|refusal| refusal_words(refusal))
+                .collect();
+            let reason = format!(
+                "{} for other backends",
+                count(others.len() as u64, "setting")
+            );
+            caption(ui, reason).on_hover_text(names.join(", "));
+        }
+    });
+}
+
+fn group(ui: &mut Ui, reason: &str, settings: &str) {
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 1.0;
+        strong(ui, reason);
+        caption(ui, settings);
     });
 }

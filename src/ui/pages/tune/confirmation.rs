@@ -14,7 +14,9 @@ use super::screening::title;
 
 /// The cards.
 pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
-    let Some(live) = &job.confirmation else { return };
+    let Some(live) = &job.confirmation else {
+        return;
+    };
     let label = job.primary.clone().unwrap_or_default();
     let unit = quantity(&label, 1.0).1;
     let role = live
@@ -30,16 +32,26 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         live.processes,
         count(u64::from(live.repetitions), "repetition")
     );
-    Card::new("Confirmation, in the order it runs").caption(plan).show(ui, |ui| {
-        let strip = strip(live, job.is_running(), role, unit);
-        charts::with_table(ui, "strip", |width| strip.scene(width));
-        caption(ui, format!("A stock · B {} · a fresh process each", settings_words(&live.settings)));
-    });
+    Card::new("Confirmation, in the order it runs")
+        .caption(plan)
+        .show(ui, |ui| {
+            let strip = strip(live, job.is_running(), role, unit);
+            charts::with_table(ui, "strip", |width| strip.scene(width));
+            caption(
+                ui,
+                format!(
+                    "A stock · B {} · a fresh process each",
+                    settings_words(&live.settings)
+                ),
+            );
+        });
     ui.add_space(space::S);
-    Card::new("Every run").caption(format!("{unit} · none dropped for being slow")).show(ui, |ui| {
-        let samples = samples(live, role, unit);
-        charts::with_table(ui, "runs", |width| samples.scene(width));
-    });
+    Card::new("Every run")
+        .caption(format!("{unit} · none dropped for being slow"))
+        .show(ui, |ui| {
+            let samples = samples(live, role, unit);
+            charts::with_table(ui, "runs", |width| samples.scene(width));
+        });
 }
 
 fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
@@ -47,20 +59,25 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
         || "band ±1 %: below it nothing is kept".to_owned(),
         |pct| format!("band ±1 %: below it nothing is kept · smallest effect this plan can see: {pct:.1} %"),
     );
-    Card::new("Change against stock so far").caption(smallest).show(ui, |ui| {
-        let Some(so_far) = live.so_far() else {
-            muted(ui, "The interval appears when both arms have runs");
-            return;
-        };
-        let intervals = Intervals {
-            rows: vec![row(title(label), &so_far, role)],
-        };
-        charts::with_table(ui, "interval", |width| intervals.scene(width));
-        match &live.judged {
-            Some(judged) => caption(ui, clean(&judged.reason)),
-            None => caption(ui, "Watching does not end it sooner: the verdict comes after the last run"),
-        };
-    });
+    Card::new("Change against stock so far")
+        .caption(smallest)
+        .show(ui, |ui| {
+            let Some(so_far) = live.so_far() else {
+                muted(ui, "The interval appears when both arms have runs");
+                return;
+            };
+            let intervals = Intervals {
+                rows: vec![row(title(label), &so_far, role)],
+            };
+            charts::with_table(ui, "interval", |width| intervals.scene(width));
+            match &live.judged {
+                Some(judged) => caption(ui, clean(&judged.reason)),
+                None => caption(
+                    ui,
+                    "Watching does not end it sooner: the verdict comes after the last run",
+                ),
+            };
+        });
 }
 
 /// A comparison as the interval chart shows it.
@@ -84,7 +101,9 @@ fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Stri
         let state = match run {
             Some(_) if value.is_some() => CellState::Done,
             Some(_) => CellState::Failed,
-            None if place == live.runs.len() && running && live.judged.is_none() => CellState::Running,
+            None if place == live.runs.len() && running && live.judged.is_none() => {
+                CellState::Running
+            }
             None => CellState::Planned,
         };
         Cell { side, value, state }
@@ -113,7 +132,10 @@ fn samples(live: &LiveConfirmation, role: Role, unit: &str) -> Samples {
         role,
     };
     Samples {
-        rows: vec![arm(Side::A, "Stock", Role::Stock), arm(Side::B, "Candidate", role)],
+        rows: vec![
+            arm(Side::A, "Stock", Role::Stock),
+            arm(Side::B, "Candidate", role),
+        ],
         unit: unit.to_owned(),
     }
 }

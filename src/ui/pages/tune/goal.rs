@@ -1,13 +1,15 @@
 //! Step 2: what is to become faster, what may change for it, and how long it may take.
 
-use eframe::egui::{DragValue, Ui};
+use eframe::egui::Ui;
 
 use crate::domain::types::Goal;
 use crate::ui::app::Cx;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::space;
-use crate::ui::widgets::{Card, Press, caption, choice, columns, field, page_header, segmented, toggle};
+use crate::ui::widgets::{
+    Card, Press, caption, choice, columns, field, number, page_header, segmented, toggle,
+};
 
 use super::{Step, ask_plan, steps};
 
@@ -32,15 +34,23 @@ const GOALS: &[(Goal, &str, &str)] = &[
 
 /// Draws the step.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
-    page_header(ui, "What should become faster?", "Only exact settings are tried unless you allow more", |ui| {
-        if ui.add(Press::new("Next").icon(Icon::Next).primary()).clicked() {
-            state.tune.step = Step::Candidates;
-            ask_plan(state, cx.link);
-        }
-        if ui.add(Press::new("Back")).clicked() {
-            state.tune.step = Step::Model;
-        }
-    });
+    page_header(
+        ui,
+        "What should become faster?",
+        "Only exact settings are tried unless you allow more",
+        |ui| {
+            if ui
+                .add(Press::new("Next").icon(Icon::Next).primary())
+                .clicked()
+            {
+                state.tune.step = Step::Candidates;
+                ask_plan(state, cx.link);
+            }
+            if ui.add(Press::new("Back")).clicked() {
+                state.tune.step = Step::Model;
+            }
+        },
+    );
     if let Some(step) = steps::line(ui, Step::Goal, |step| step <= Step::Goal) {
         state.tune.step = step;
     }
@@ -61,10 +71,10 @@ fn goals(ui: &mut Ui, state: &mut AppState, height: f32) {
             ui.add_space(space::XS);
             let shape = &mut state.tune.request;
             field(ui, "Prompt tokens", "Length of the question", |ui| {
-                ui.add(DragValue::new(&mut shape.prompt_tokens).range(1..=1_000_000))
+                number(ui, &mut shape.prompt_tokens, 1..=1_000_000, "")
             });
             field(ui, "Generated tokens", "Length of the answer", |ui| {
-                ui.add(DragValue::new(&mut shape.generated_tokens).range(1..=100_000))
+                number(ui, &mut shape.generated_tokens, 1..=100_000, "")
             });
         }
     });
@@ -85,11 +95,11 @@ fn limits(ui: &mut Ui, state: &mut AppState, height: f32) {
         toggle(ui, &mut state.tune.more, "Show rarely needed choices");
         if state.tune.more {
             field(ui, "Context depth", "Tokens already in the context while everything is measured", |ui| {
-                ui.add(DragValue::new(&mut state.tune.depth).range(0..=1_000_000).speed(64))
+                number(ui, &mut state.tune.depth, 0..=1_000_000, "")
             });
             let mut planned = state.tune.processes.unwrap_or(0);
             field(ui, "Processes per arm", "Of the confirmation; 0 plans them from the noise seen", |ui| {
-                ui.add(DragValue::new(&mut planned).range(0..=100))
+                number(ui, &mut planned, 0..=100, "")
             });
             state.tune.processes = (planned > 0).then_some(planned);
         }

@@ -21,7 +21,12 @@ use super::{Step, confirmation, resume, screening, steps};
 /// Draws the step.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     let Some(job) = state.job.clone() else {
-        if empty(ui, Icon::Tune, "Nothing is being measured", Some("Tune a model")) {
+        if empty(
+            ui,
+            Icon::Tune,
+            "Nothing is being measured",
+            Some("Tune a model"),
+        ) {
             state.tune.step = Step::Model;
         }
         return;
@@ -37,7 +42,11 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Step::Result => done,
         _ => false,
     };
-    let reached = if confirming { step.max(Step::Screening) } else { Step::Screening };
+    let reached = if confirming {
+        step.max(Step::Screening)
+    } else {
+        Step::Screening
+    };
     if let Some(chosen) = steps::line(ui, reached, open) {
         state.tune.step = chosen;
         state.tune.looking_at = Some(chosen);
@@ -58,20 +67,35 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
                 });
             });
         }
-        Some(Outcome::Cancelled { kept_runs, session }) => stopped(ui, state, cx, *kept_runs, *session),
+        Some(Outcome::Cancelled { kept_runs, session }) => {
+            stopped(ui, state, cx, *kept_runs, *session)
+        }
         _ => {}
     }
-    columns(ui, "live", &[1.85, 1.0], |column, ui, height| match column {
-        0 if step == Step::Confirmation => confirmation::cards(ui, &job, height),
-        0 => screening::card(ui, &job, height),
-        _ => side(ui, state, cx, &job),
-    });
+    columns(
+        ui,
+        "live",
+        &[1.85, 1.0],
+        |column, ui, height| match column {
+            0 if step == Step::Confirmation => confirmation::cards(ui, &job, height),
+            0 => screening::card(ui, &job, height),
+            _ => side(ui, state, cx, &job),
+        },
+    );
 }
 
 /// The step shown follows the search, unless the user looks at another on purpose.
 fn follow(state: &mut AppState, job: &JobView) {
-    let reached = if job.is_confirming() { Step::Confirmation } else { Step::Screening };
-    state.tune.step = state.tune.looking_at.filter(|step| *step <= reached).unwrap_or(reached);
+    let reached = if job.is_confirming() {
+        Step::Confirmation
+    } else {
+        Step::Screening
+    };
+    state.tune.step = state
+        .tune
+        .looking_at
+        .filter(|step| *step <= reached)
+        .unwrap_or(reached);
 }
 
 fn heading(state: &AppState) -> String {
@@ -85,10 +109,17 @@ fn heading(state: &AppState) -> String {
 }
 
 fn under(job: &JobView) -> String {
-    let stage = job.stage.as_deref().map_or_else(|| "Getting ready".to_owned(), |s| capitalised(&clean(s)));
+    let stage = job
+        .stage
+        .as_deref()
+        .map_or_else(|| "Getting ready".to_owned(), |s| capitalised(&clean(s)));
     let mut parts = vec![stage];
     if job.total > 0 {
-        parts.push(format!("run {} of about {}", (job.done + 1).min(job.total), job.total));
+        parts.push(format!(
+            "run {} of about {}",
+            (job.done + 1).min(job.total),
+            job.total
+        ));
     }
     parts.push("every run is a fresh process, kept before it is shown".to_owned());
     parts.join(" · ")
@@ -100,10 +131,17 @@ fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: O
     let title = if paused { "Paused" } else { "Cancelled" };
     Card::new(title).show(ui, |ui| {
         let runs = count(u64::from(kept), "run");
-        status(ui, Icon::Check, t.improved, &format!("{runs} kept; going on continues as if nothing had happened"));
+        status(
+            ui,
+            Icon::Check,
+            t.improved,
+            &format!("{runs} kept; going on continues as if nothing had happened"),
+        );
         ui.horizontal(|ui| {
             if let (Some(session), Some(model)) = (session, state.model_path())
-                && ui.add(Press::new("Go on").icon(Icon::Play).primary()).clicked()
+                && ui
+                    .add(Press::new("Go on").icon(Icon::Play).primary())
+                    .clicked()
             {
                 resume(state, cx, session, model);
             }
@@ -134,8 +172,19 @@ fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
 
 fn now(ui: &mut Ui, job: &JobView) {
     Card::new("Now").show(ui, |ui| {
-        let doing = if job.doing.is_empty() { "Starting llama-bench".to_owned() } else { capitalised(&clean(&job.doing)) };
-        label(ui, if job.is_running() { doing } else { "Nothing is measured".to_owned() });
+        let doing = if job.doing.is_empty() {
+            "Starting llama-bench".to_owned()
+        } else {
+            capitalised(&clean(&job.doing))
+        };
+        label(
+            ui,
+            if job.is_running() {
+                doing
+            } else {
+                "Nothing is measured".to_owned()
+            },
+        );
         progress(ui, job.share(), "Runs done");
         ui.horizontal(|ui| {
             let left = match job.eta_secs {
@@ -150,11 +199,14 @@ fn now(ui: &mut Ui, job: &JobView) {
 
 fn controls(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
     if let Some(mode) = job.stopping {
-        muted(ui, match (state.tune.pausing, mode) {
-            (true, _) => "Pausing when this run has ended",
-            (false, CancelMode::AfterSample) => "Stopping when this run has ended",
-            (false, CancelMode::Now) => "Stopping now",
-        });
+        muted(
+            ui,
+            match (state.tune.pausing, mode) {
+                (true, _) => "Pausing when this run has ended",
+                (false, CancelMode::AfterSample) => "Stopping when this run has ended",
+                (false, CancelMode::Now) => "Stopping now",
+            },
+        );
         if mode == CancelMode::AfterSample && ui.add(Press::new("Stop now")).clicked() {
             cx.order(Order::Stop(CancelMode::Now));
         }
@@ -183,20 +235,28 @@ fn candidates(ui: &mut Ui, job: &JobView) {
             Column::right("", Width::Fixed(22.0)),
         ];
         let shown = &job.candidates;
-        Table::new("live candidates", &columns).headless().wrap().show(ui, shown.len(), |row, cells| {
-            let candidate = &shown[row];
-            cells.text(settings_words(&candidate.settings));
-            match candidate.change_pct {
-                Some(change) => cells.muted(crate::domain::text::change(change, 1)),
-                None => cells.muted(clean(&candidate.status.replace('-', " "))),
-            }
-            let ok = candidate.status == "ok";
-            cells.add(|ui| {
-                let t = tokens(ui);
-                let (icon, color) = if ok { (Icon::Check, t.improved) } else { (Icon::Problem, t.regressed) };
-                let text = eframe::egui::RichText::new(icon.glyph()).color(color);
-                ui.label(text).on_hover_text(clean(candidate.reason.as_deref().unwrap_or("measured")));
+        Table::new("live candidates", &columns)
+            .headless()
+            .wrap()
+            .show(ui, shown.len(), |row, cells| {
+                let candidate = &shown[row];
+                cells.text(settings_words(&candidate.settings));
+                match candidate.change_pct {
+                    Some(change) => cells.muted(crate::domain::text::change(change, 1)),
+                    None => cells.muted(clean(&candidate.status.replace('-', " "))),
+                }
+                let ok = candidate.status == "ok";
+                cells.add(|ui| {
+                    let t = tokens(ui);
+                    let (icon, color) = if ok {
+                        (Icon::Check, t.improved)
+                    } else {
+                        (Icon::Problem, t.regressed)
+                    };
+                    let text = eframe::egui::RichText::new(icon.glyph()).color(color);
+                    ui.label(text)
+                        .on_hover_text(clean(candidate.reason.as_deref().unwrap_or("measured")));
+                });
             });
-        });
     });
 }

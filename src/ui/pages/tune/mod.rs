@@ -176,7 +176,9 @@ fn request(state: &AppState) -> Option<TuneRequest> {
 
 /// Asks what would be tried, unless that is known for this very request.
 fn ask_plan(state: &mut AppState, link: &Link) {
-    let Some(request) = request(state) else { return };
+    let Some(request) = request(state) else {
+        return;
+    };
     if state.tune.planned.as_ref() == Some(&request) && state.tune.plan.error().is_none() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use eframe::egui::{ComboBox, ScrollArea, TextEdit, Ui, WidgetInfo, accesskit::Role};
+use eframe::egui::{ScrollArea, TextEdit, Ui, WidgetInfo, accesskit::Role};
 
 use crate::domain::settings::AppSettings;
 use crate::domain::text::{clean, parameters};
@@ -18,7 +18,7 @@ use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
     Card, Cells, Column, Press, Table, Width, caption, columns, failed, loading_note, muted,
-    page_header, progress, search_field, status, strong,
+    page_header, progress, search_field, select, status, strong,
 };
 
 use super::{Step, ask_models, steps, take_model};
@@ -43,14 +43,19 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     if let Some(step) = steps::line(ui, Step::Model, |step| step == Step::Model) {
         state.tune.step = step;
     }
-    columns(ui, "model", &[1.9, 1.0], |column, ui, height| match column {
-        0 => found(ui, state, cx, height),
-        _ => {
-            chosen(ui, state, cx);
-            ui.add_space(space::S);
-            make(ui, state, cx);
-        }
-    });
+    columns(
+        ui,
+        "model",
+        &[1.9, 1.0],
+        |column, ui, height| match column {
+            0 => found(ui, state, cx, height),
+            _ => {
+                chosen(ui, state, cx);
+                ui.add_space(space::S);
+                make(ui, state, cx);
+            }
+        },
+    );
 }
 
 fn why_not_next(state: &AppState) -> Option<&'static str> {
@@ -69,11 +74,19 @@ fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
         .min_height(height)
         .show(ui, |ui| {
             ui.horizontal_wrapped(|ui| {
-                if ui.add(Press::new("Choose a file…").icon(Icon::Folder)).clicked() {
-                    cx.link.choose(Choice::Model, |state, link, path| take_model(state, link, &path));
+                if ui
+                    .add(Press::new("Choose a file…").icon(Icon::Folder))
+                    .clicked()
+                {
+                    cx.link.choose(Choice::Model, |state, link, path| {
+                        take_model(state, link, &path)
+                    });
                 }
                 search_field(ui, &mut state.tune.search, "Search models", 180.0);
-                if ui.add(Press::new("Look again").icon_only(Icon::Again)).clicked() {
+                if ui
+                    .add(Press::new("Look again").icon_only(Icon::Again))
+                    .clicked()
+                {
                     ask_models(state, cx.link);
                 }
             });
@@ -87,11 +100,20 @@ fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
                 muted(ui, "No model found: choose a file, or make one to try");
                 return;
             }
-            ScrollArea::vertical().max_height(420.0).auto_shrink([false, true]).show(ui, |ui| {
-                list(ui, state, cx, &wanted);
-            });
+            ScrollArea::vertical()
+                .max_height(420.0)
+                .auto_shrink([false, true])
+                .show(ui, |ui| {
+                    list(ui, state, cx, &wanted);
+                });
             if models.len() > SHOWN {
-                caption(ui, format!("The first {SHOWN} of {}; a search narrows it down", models.len()));
+                caption(
+                    ui,
+                    format!(
+                        "The first {SHOWN} of {}; a search narrows it down",
+                        models.len()
+                    ),
+                );
             }
         });
 }
@@ -106,8 +128,14 @@ fn path_field(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             .desired_width(width - 2.0 * space::M);
         let response = ui.add(edit);
         response.widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Path of a model file"));
-        let entered = response.lost_focus() && ui.input(|i| i.key_pressed(eframe::egui::Key::Enter));
-        let empty = state.tune.path.trim().is_empty().then_some("type a path first");
+        let entered =
+            response.lost_focus() && ui.input(|i| i.key_pressed(eframe::egui::Key::Enter));
+        let empty = state
+            .tune
+            .path
+            .trim()
+            .is_empty()
+            .then_some("type a path first");
         if (ui.add(Press::new("Use").unless(empty)).clicked() || entered) && empty.is_none() {
             let path = PathBuf::from(state.tune.path.trim());
             take_model(state, cx.link, &path);
@@ -124,11 +152,18 @@ fn matching(models: &[ModelListing], text: &str, settings: &AppSettings) -> Vec<
     let holds = |listing: &&ModelListing| {
         let name = listing.model.as_ref().map_or("", |m| m.name.as_str());
         name.to_lowercase().contains(&text)
-            || listing.path.to_string_lossy().to_lowercase().contains(&text)
+            || listing
+                .path
+                .to_string_lossy()
+                .to_lowercase()
+                .contains(&text)
     };
     let mut wanted: Vec<ModelListing> = models.iter().filter(holds).cloned().collect();
     let recent = |listing: &ModelListing| {
-        let place = settings.recent_models.iter().position(|p| *p == listing.path);
+        let place = settings
+            .recent_models
+            .iter()
+            .position(|p| *p == listing.path);
         (listing.problem.is_some(), place.unwrap_or(usize::MAX))
     };
     wanted.sort_by_key(recent);
@@ -147,12 +182,18 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, models: &[ModelListing])
     let at = models.iter().position(|l| Some(&l.path) == taken.as_ref());
     let name = |row: usize| match &models[row].model {
         Some(model) => format!("Use {}", clean(&model.name)),
-        None => format!("Broken file {}", clean(&models[row].path.display().to_string())),
+        None => format!(
+            "Broken file {}",
+            clean(&models[row].path.display().to_string())
+        ),
     };
     let settings = state.settings.clone();
-    let clicked = Table::new("models", &columns)
-        .choosable(at, &name)
-        .show(ui, models.len(), |row, cells| line(cells, &models[row], &settings));
+    let clicked =
+        Table::new("models", &columns)
+            .choosable(at, &name)
+            .show(ui, models.len(), |row, cells| {
+                line(cells, &models[row], &settings)
+            });
     if let Some(row) = clicked {
         take_model(state, cx.link, &models[row].path);
     }
@@ -161,7 +202,11 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, models: &[ModelListing])
 fn line(cells: &mut Cells, listing: &ModelListing, settings: &AppSettings) {
     let path = clean(&listing.path.display().to_string());
     let Some(model) = &listing.model else {
-        let file = listing.path.file_name().unwrap_or_default().to_string_lossy();
+        let file = listing
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         cells.muted(clean(&file));
         let problem = clean(listing.problem.as_deref().unwrap_or("cannot be read"));
         cells.add(|ui| {
@@ -195,7 +240,10 @@ pub fn shape(model: &ModelInfo) -> String {
 
 /// The type most of its weights have.
 pub fn quantisation(model: &ModelInfo) -> String {
-    model.quant_mix.first().map_or_else(|| "unknown".to_owned(), |(name, _)| clean(name))
+    model
+        .quant_mix
+        .first()
+        .map_or_else(|| "unknown".to_owned(), |(name, _)| clean(name))
 }
 
 fn chosen(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
@@ -206,7 +254,13 @@ fn chosen(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
                 strong(ui, clean(&model.name));
                 muted(ui, format!("{} · {}", shape(model), quantisation(model)));
                 let (need, _) = needs(model);
-                caption(ui, format!("needs about {} with a short context", state.settings.memory(need)));
+                caption(
+                    ui,
+                    format!(
+                        "needs about {} with a short context",
+                        state.settings.memory(need)
+                    ),
+                );
                 for notice in &model.notices {
                     status(ui, Icon::Info, t.accent, &clean(notice));
                 }
@@ -225,7 +279,12 @@ fn chosen(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
             }
             None if state.scan.value().is_none() => loading_note(ui, "Looking for llama.cpp"),
             None => {
-                status(ui, Icon::Problem, t.regressed, "No llama.cpp with llama-bench is known");
+                status(
+                    ui,
+                    Icon::Problem,
+                    t.regressed,
+                    "No llama.cpp with llama-bench is known",
+                );
             }
         }
         if ui.add(Press::new("Choose another build").quiet()).clicked() {
@@ -255,15 +314,9 @@ fn make(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             return;
         }
         ui.horizontal_wrapped(|ui| {
-            let combo = ComboBox::from_id_salt("shape").selected_text(state.tune.shape.clone());
-            let shown = combo.show_ui(ui, |ui| {
-                for shape in &shapes {
-                    ui.selectable_value(&mut state.tune.shape, shape.clone(), shape);
-                }
-            });
-            shown
-                .response
-                .widget_info(|| WidgetInfo::labeled(Role::ComboBox, true, "Shape to synthesise"));
+            let choices: Vec<(String, String)> =
+                shapes.iter().map(|shape| (shape.clone(), shape.clone())).collect();
+            select(ui, "Shape to synthesise", &mut state.tune.shape, &choices);
             if ui.add(Press::new("Synthesise").icon(Icon::Spark)).clicked() {
                 synthesise(state, cx);
             }
@@ -274,7 +327,11 @@ fn make(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 fn synthesise(state: &mut AppState, cx: &mut Cx) {
     let shape = state.tune.shape.clone();
     let output = models_dir(&cx.link.ports().data_dir).join(format!("{shape}.gguf"));
-    if let Some(made) = state.models.value().and_then(|all| all.iter().find(|l| l.path == output)) {
+    if let Some(made) = state
+        .models
+        .value()
+        .and_then(|all| all.iter().find(|l| l.path == output))
+    {
         // Made before: the same file everywhere.
         let path = made.path.clone();
         take_model(state, cx.link, &path);

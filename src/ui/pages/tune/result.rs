@@ -24,11 +24,15 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         page_header(ui, "Result", "", |_| {});
         match state.tune.result.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
-            None => Card::bare().show(ui, |ui| loading_note(ui, "Reading every run back from the store")),
+            None => Card::bare().show(ui, |ui| {
+                loading_note(ui, "Reading every run back from the store")
+            }),
         }
         return;
     };
-    page_header(ui, &document.sentence(), &document.judgement(), |ui| actions(ui, state, cx, &document));
+    page_header(ui, &document.sentence(), &document.judgement(), |ui| {
+        actions(ui, state, cx, &document)
+    });
     if let Some(step) = steps::line(ui, Step::Result, |step| step >= Step::Screening) {
         state.tune.step = step;
         state.tune.looking_at = Some(step);
@@ -38,7 +42,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 }
 
 fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, document: &TuneDocument) {
-    let Some(session) = document.session else { return };
+    let Some(session) = document.session else {
+        return;
+    };
     let saved = document.profile.is_some();
     if document.saveable && !saved {
         let save = Press::new("Save profile").icon(Icon::Save).primary();
@@ -46,10 +52,16 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, document: &TuneDocume
             save_winner(cx.link, session);
         }
     } else if saved {
-        if ui.add(Press::new("Run server").icon(Icon::Server).primary()).clicked() {
+        if ui
+            .add(Press::new("Run server").icon(Icon::Server).primary())
+            .clicked()
+        {
             run_server(state, cx);
         }
-        if ui.add(Press::new("Copy command").icon(Icon::Copy)).clicked() {
+        if ui
+            .add(Press::new("Copy command").icon(Icon::Copy))
+            .clicked()
+        {
             copy_command(state, cx.link, ui.ctx().clone());
         }
     } else if ui.add(Press::new("Tune again").primary()).clicked() {
@@ -70,7 +82,10 @@ fn save_winner(link: &Link, session: i64) {
         move |ports| save_profile(session, ports),
         |state, link, saved: Result<Profile, JobError>| match saved {
             Ok(profile) => {
-                state.say(format!("Saved as profile {}: `flux run` and Run server use it from now on", profile.id));
+                state.say(format!(
+                    "Saved as profile {}: `flux run` and Run server use it from now on",
+                    profile.id
+                ));
                 super::read_back(state, link, profile.session);
                 history::ask(state, link);
             }
@@ -91,7 +106,9 @@ fn request(state: &AppState) -> Option<RunRequest> {
 
 /// The command goes to the clipboard as a shell would take it.
 fn copy_command(state: &AppState, link: &Link, ctx: eframe::egui::Context) {
-    let Some(request) = request(state) else { return };
+    let Some(request) = request(state) else {
+        return;
+    };
     link.ask(
         Worker::System,
         move |ports| prepare(&request, ports),
@@ -113,16 +130,28 @@ fn run_server(state: &AppState, cx: &mut Cx) {
 
 /// The server that was started here.
 pub fn serving(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
-    let Some(job) = state.errand.as_ref().filter(|j| j.kind == "serve" && j.is_running()) else {
+    let Some(job) = state
+        .errand
+        .as_ref()
+        .filter(|j| j.kind == "serve" && j.is_running())
+    else {
         return;
     };
     Card::new("llama-server").show(ui, |ui| {
         let t = tokens(ui);
         match &job.serving {
             Some(url) => {
-                status(ui, Icon::Server, t.improved, &format!("Answers on {}", clean(url)));
+                status(
+                    ui,
+                    Icon::Server,
+                    t.improved,
+                    &format!("Answers on {}", clean(url)),
+                );
                 ui.horizontal(|ui| {
-                    if ui.add(Press::new("Copy address").icon(Icon::Copy)).clicked() {
+                    if ui
+                        .add(Press::new("Copy address").icon(Icon::Copy))
+                        .clicked()
+                    {
                         ui.ctx().copy_text(url.clone());
                     }
                     if ui.add(Press::new("Stop server").icon(Icon::Stop)).clicked() {
@@ -132,6 +161,9 @@ pub fn serving(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
             }
             None => loading_note(ui, "Loading the model"),
         }
-        label(ui, "Nothing can be measured while it runs: it would spoil the measurement");
+        label(
+            ui,
+            "Nothing can be measured while it runs: it would spoil the measurement",
+        );
     });
 }

@@ -15,16 +15,22 @@ use crate::ui::widgets::{Card, muted};
 pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
     let label = job.primary.clone().unwrap_or_default();
     let unit = quantity(&label, 1.0).1;
-    let caption = format!("{} · higher is better · every dot is one repetition", clean(&label));
+    let caption = format!(
+        "{} · higher is better · every dot is one repetition",
+        clean(&label)
+    );
     let title = format!("{}, {unit}", title(&label));
-    Card::new(&title).caption(caption).min_height(height).show(ui, |ui| {
-        let ranking = ranking(job, unit);
-        if ranking.rows.is_empty() {
-            muted(ui, "The first bar appears when stock has been measured");
-            return;
-        }
-        charts::with_table(ui, "screening", |width| ranking.scene(width));
-    });
+    Card::new(&title)
+        .caption(caption)
+        .min_height(height)
+        .show(ui, |ui| {
+            let ranking = ranking(job, unit);
+            if ranking.rows.is_empty() {
+                muted(ui, "The first bar appears when stock has been measured");
+                return;
+            }
+            charts::with_table(ui, "screening", |width| ranking.scene(width));
+        });
 }
 
 /// What a metric's label means.
@@ -48,7 +54,10 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
         )
     };
     for run in job.runs.iter().filter(counted) {
-        by_settings.entry(&run.planned.settings).or_default().push(run);
+        by_settings
+            .entry(&run.planned.settings)
+            .or_default()
+            .push(run);
     }
     let baseline = by_settings
         .values()
@@ -69,7 +78,10 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
             row.emphasised = true;
         }
     }
-    let level = rows.iter().find(|row| row.kind == Kind::Stock).and_then(|row| row.mean);
+    let level = rows
+        .iter()
+        .find(|row| row.kind == Kind::Stock)
+        .and_then(|row| row.mean);
     Ranking {
         rows,
         baseline: level,
@@ -79,17 +91,26 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
 }
 
 fn row(settings: &Settings, runs: &[&StoredLine], is_baseline: bool) -> Row {
-    let values: Vec<f64> = runs.iter().flat_map(|run| run.scores.iter().copied()).collect();
+    let values: Vec<f64> = runs
+        .iter()
+        .flat_map(|run| run.scores.iter().copied())
+        .collect();
     let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let failure = runs.iter().rev().find_map(|run| run.failure.as_ref());
     let kind = match failure {
-        Some(why) if mean.is_none() && why.starts_with("stopped early") => Kind::StoppedEarly(clean(why)),
+        Some(why) if mean.is_none() && why.starts_with("stopped early") => {
+            Kind::StoppedEarly(clean(why))
+        }
         Some(why) if mean.is_none() => Kind::Failed(clean(why)),
         _ if is_baseline => Kind::Stock,
         _ => Kind::Ordinary,
     };
     Row {
-        label: if settings.is_stock() { "Stock defaults".to_owned() } else { settings_words(settings) },
+        label: if settings.is_stock() {
+            "Stock defaults".to_owned()
+        } else {
+            settings_words(settings)
+        },
         emphasised: is_baseline,
         values,
         mean,

@@ -82,7 +82,13 @@ fn one(ui: &mut Ui, number: u32, name: &str, order: std::cmp::Ordering, open: bo
     } else {
         number.to_string()
     };
-    painter.text(center, Align2::CENTER_CENTER, mark, theme::strong(size::CAPTION), on);
+    painter.text(
+        center,
+        Align2::CENTER_CENTER,
+        mark,
+        theme::strong(size::CAPTION),
+        on,
+    );
     let at = pos2(
         rect.left() + 2.0 * RADIUS + space::S,
         rect.center().y - galley.size().y / 2.0,
