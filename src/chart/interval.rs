@@ -310,8 +310,8 @@ mod tests {
     fn extremes_stay_inside() {
         for width in [0.0, 320.0, 3000.0] {
             for n in [0, 1, 200] {
-                let each = |i: usize| {
-                    let v = 10_f64.powi(i as i32 % 10 - 3);
+                let each = |i: i32| {
+                    let v = 10_f64.powi(i % 10 - 3);
                     let ci = (i % 3 > 0).then_some([-v, if i % 7 == 0 { f64::NAN } else { v }]);
                     row(
                         "A rather long name of a setting",

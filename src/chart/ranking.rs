@@ -97,7 +97,7 @@ impl Ranking {
         let line = self.baseline_line(&mut scene, &layout, rows.len());
         for (i, row) in rows.iter().enumerate() {
             self.samples(&mut scene, &layout, row, layout.y(i));
-            self.words(&mut scene, &layout, row, layout.y(i), line);
+            words(&mut scene, &layout, row, layout.y(i), line);
         }
         scene.summary = self.summary(&rows, layout.digits);
         scene.table = self.table(&rows, layout.digits);
@@ -205,42 +205,6 @@ impl Ranking {
         }
     }
 
-    fn words(&self, scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32>) {
-        let role = if row.emphasised {
-            Role::Text
-        } else {
-            Role::Muted
-        };
-        let label = super::scene::Words {
-            strong: row.emphasised,
-            ..body(&row.label, role)
-        };
-        let at = Point {
-            x: layout.left - GAP,
-            y,
-        };
-        scene.label(at, Anchor::End, layout.left - GAP, label);
-        let (text, role) = value_words(row, layout.digits);
-        let end = everything(row)
-            .filter(|v| v.is_finite())
-            .fold(0.0, f64::max);
-        let start = match mean(row) {
-            Some(_) => layout.x(end) + GAP + 2.0,
-            None => layout.left + 2.0,
-        };
-        let wide = text_width_estimate(&text, BODY);
-        // A value that the dashed line would strike through stands behind it.
-        let x = match line {
-            Some(line) if start < line + 5.0 && line < start + wide + 3.0 => line + 8.0,
-            _ => start,
-        };
-        let words = super::scene::Words {
-            strong: row.emphasised && mean(row).is_some(),
-            ..body(&text, role)
-        };
-        scene.label(Point { x, y }, Anchor::Start, scene.width - x, words);
-    }
-
     fn summary(&self, rows: &[&Row], digits: Digits) -> String {
         let measured: Vec<&&Row> = rows.iter().filter(|r| mean(r).is_some()).collect();
         let mut text = match measured.first() {
@@ -255,7 +219,7 @@ impl Ranking {
                 self.hint(best, digits)
             ),
         };
-        let left_out = self.rows.iter().flat_map(|r| everything(r));
+        let left_out = self.rows.iter().flat_map(everything);
         text.push_str(&skipped(left_out.filter(|v| !v.is_finite()).count()));
         text
     }
@@ -279,6 +243,42 @@ impl Ranking {
         }
         table
     }
+}
+
+fn words(scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32>) {
+    let role = if row.emphasised {
+        Role::Text
+    } else {
+        Role::Muted
+    };
+    let label = super::scene::Words {
+        strong: row.emphasised,
+        ..body(&row.label, role)
+    };
+    let at = Point {
+        x: layout.left - GAP,
+        y,
+    };
+    scene.label(at, Anchor::End, layout.left - GAP, label);
+    let (text, role) = value_words(row, layout.digits);
+    let end = everything(row)
+        .filter(|v| v.is_finite())
+        .fold(0.0, f64::max);
+    let start = match mean(row) {
+        Some(_) => layout.x(end) + GAP + 2.0,
+        None => layout.left + 2.0,
+    };
+    let wide = text_width_estimate(&text, BODY);
+    // A value that the dashed line would strike through stands behind it.
+    let x = match line {
+        Some(line) if start < line + 5.0 && line < start + wide + 3.0 => line + 8.0,
+        _ => start,
+    };
+    let words = super::scene::Words {
+        strong: row.emphasised && mean(row).is_some(),
+        ..body(&text, role)
+    };
+    scene.label(Point { x, y }, Anchor::Start, scene.width - x, words);
 }
 
 /// A 95 % interval as a line with two ends.
@@ -461,8 +461,8 @@ mod tests {
                 let mut rows: Vec<Row> = (0..n)
                     .map(|i| {
                         row(
-                            &"long name ".repeat(i % 9 + 1),
-                            10_f64.powi(i as i32 % 10 - 3),
+                            &"long name ".repeat(i as usize % 9 + 1),
+                            10_f64.powi(i % 10 - 3),
                             Kind::Ordinary,
                         )
                     })

@@ -112,8 +112,8 @@ impl Strip {
         let size = if strong { BODY } else { CAPTION };
         let bottom = Point { x, y: at.y + 34.0 };
         let words = Words {
-            strong,
             size,
+            strong,
             ..body(&text, role)
         };
         scene.label(bottom, Anchor::Middle, w - 4.0, words);

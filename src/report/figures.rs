@@ -8,7 +8,7 @@ use crate::chart::{
 use crate::domain::search::ConfirmationRun;
 use crate::domain::text::{
     Metric, capitalised, change, clean, decimals_for, effect, quantity, rate_decimals,
-    settings_words, spread, test_line,
+    settings_phrase, settings_words, spread, test_line,
 };
 use crate::domain::types::{Comparison, RunOutcome, Settings, Side, Stage};
 use crate::engine::report::ConfirmationDocument;
@@ -29,7 +29,8 @@ pub(super) fn confirmations(story: &Story) -> String {
 }
 
 fn confirmation(story: &Story, confirmation: &ConfirmationDocument) -> String {
-    let metrics = confirmation.judged();
+    let mut metrics = confirmation.judged();
+    metrics.sort_by_key(|metric| metric.label != confirmation.primary);
     let candidate = settings_words(&confirmation.settings);
     let title = format!(
         "{candidate} against {}",
@@ -282,7 +283,11 @@ pub(super) fn screening(story: &Story) -> String {
         rows,
         unit: unit.to_owned(),
     };
-    let caption = format!("{label}, {unit} · higher is better · every dot is one sample");
+    let onto = best(story).filter(|best| groups.iter().any(|(s, _)| is_more(s, best)));
+    let onto = onto.map_or_else(String::new, |best| {
+        format!(" · + is on top of {}", settings_phrase(best))
+    });
+    let caption = format!("{label}, {unit} · higher is better · every dot is one sample{onto}");
     section("Screening", &caption, &figure(&ranking.scene(WIDTH)))
 }
 
@@ -303,7 +308,7 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
     let is_baseline = *settings == story.baseline();
     let is_best = best(story).is_some_and(|best| best == settings);
     RankingRow {
-        label: settings_words(settings),
+        label: added(story, settings).unwrap_or_else(|| settings_words(settings)),
         emphasised: is_baseline || is_best,
         // The request goal has no repetitions of its own: its runs are the samples.
         values: if values.is_empty() { means } else { values },
@@ -322,6 +327,21 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
         mean,
         ci: None,
     }
+}
+
+/// All of `base` and something else.
+fn is_more(settings: &Settings, base: &Settings) -> bool {
+    let has = |(dimension, value): (&String, &String)| settings.0.get(dimension) == Some(value);
+    !base.is_stock() && settings != base && base.0.iter().all(has)
+}
+
+/// What was added to the best: most candidates are it and one thing more, which alone is worth a label.
+fn added(story: &Story, settings: &Settings) -> Option<String> {
+    let base = best(story).filter(|best| is_more(settings, best))?;
+    let mut rest = settings.clone();
+    rest.0
+        .retain(|dimension, _| !base.0.contains_key(dimension));
+    Some(format!("+ {}", settings_phrase(&rest)))
 }
 
 fn repetitions(run: &StoredRun, label: &str) -> Vec<f64> {

@@ -387,10 +387,9 @@ pub(super) fn runs(evidence: &Evidence) -> String {
 fn run(run: &StoredRun) -> String {
     let side = run.planned.side;
     let side = side.map_or_else(String::new, |side| format!(", arm {side:?}"));
-    let result: String = outcome(&run.run.outcome)
-        .iter()
-        .map(|line| format!("<div>{}</div>", text(line)))
-        .collect();
+    let lines = outcome(&run.run.outcome);
+    let lines: Vec<String> = lines.iter().map(|line| text(line)).collect();
+    let result = format!("<div>{}</div>", lines.join("</div><div>"));
     format!(
         "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td>{result}{}</td></tr>\n",
         run.seq + 1,

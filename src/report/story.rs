@@ -75,13 +75,12 @@ impl<'a> Story<'a> {
 
     /// Not tried, and why.
     pub fn refused(&self) -> Vec<Refusal> {
-        match self.tuned() {
-            Some(document) => document.refused.clone(),
-            None => {
-                let offer = &self.evidence.session.begun.config["plan"]["offer"];
-                Vec::deserialize(&offer["refused"]).unwrap_or_default()
-            }
-        }
+        let offered = || {
+            let offer = &self.evidence.session.begun.config["plan"]["offer"];
+            Vec::deserialize(&offer["refused"]).unwrap_or_default()
+        };
+        self.tuned()
+            .map_or_else(offered, |document| document.refused.clone())
     }
 
     /// The baseline's settings: stock, unless stock did not run.
