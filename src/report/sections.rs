@@ -1,6 +1,6 @@
 //! The words and tables of a report, section by section.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::chart::{Align, Table};
@@ -271,15 +271,19 @@ fn machine(machine: &Machine) -> String {
     } else {
         format!("{}, {cores}", host.cpu)
     };
+    // Windows names its kernel within its version.
+    let kernel = if host.os.contains(&host.kernel) {
+        ""
+    } else {
+        &host.kernel
+    };
+    let system = [host.os.as_str(), kernel, &host.arch];
+    let system: Vec<&str> = system.into_iter().filter(|part| !part.is_empty()).collect();
+    let system = system.join(", ");
     rows.extend([
         ("CPU", cpu),
         ("RAM", memory),
-        (
-            "System",
-            format!("{} {} {}", host.os, host.kernel, host.arch)
-                .trim()
-                .to_owned(),
-        ),
+        ("System", system),
         ("Power plan", host.power_plan.clone().unwrap_or_default()),
     ]);
     pairs(&rows)
@@ -335,10 +339,7 @@ pub(super) fn commands(story: &Story) -> String {
         ];
         words.extend(profile.server.args.iter().cloned());
         let title = format!("Profile {}, llama-server", profile.id);
-        html.push_str(&command(
-            &title,
-            &shell_command(&profile.server.env, &words),
-        ));
+        html.push_str(&command(&title, &pasted(&profile.server.env, &words)));
     }
     let mut seen = BTreeSet::new();
     let mut measured = String::new();
@@ -350,7 +351,7 @@ pub(super) fn commands(story: &Story) -> String {
                 settings_words(&run.planned.settings),
                 run.seq + 1
             );
-            measured.push_str(&command(&title, &shell_command(&raw.env, &raw.argv)));
+            measured.push_str(&command(&title, &pasted(&raw.env, &raw.argv)));
         }
     }
     if !measured.is_empty() {
@@ -360,6 +361,12 @@ pub(super) fn commands(story: &Story) -> String {
         );
     }
     section("Commands", "", &html)
+}
+
+/// A command as a shell reads it; a shortened home stays outside of the quotes, where the shell expands it.
+fn pasted(env: &BTreeMap<String, String>, words: &[String]) -> String {
+    let line = format!(" {}", shell_command(env, words));
+    line.replace(" '~/", " ~/'").trim_start().to_owned()
 }
 
 fn command(title: &str, line: &str) -> String {
@@ -440,7 +447,7 @@ fn raw(run: &StoredRun) -> String {
     };
     let mut html = format!(
         "<pre>$ {}\n{ended}</pre>",
-        text(&shell_command(&raw.env, &raw.argv))
+        text(&pasted(&raw.env, &raw.argv))
     );
     for output in [&raw.stdout, &raw.stderr] {
         if !output.is_empty() {
@@ -467,4 +474,18 @@ pub(super) fn method(story: &Story) -> String {
         section("How the verdict is reached", "", &words),
         text(version)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortened_home_is_still_expanded_when_pasted() {
+        let words = ["~/bin/llama-server", "-m", "~/my model.gguf", "a~b"].map(str::to_owned);
+        assert_eq!(
+            pasted(&BTreeMap::new(), &words),
+            "~/'bin/llama-server' -m ~/'my model.gguf' 'a~b'"
+        );
+    }
 }
