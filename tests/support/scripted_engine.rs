@@ -216,6 +216,51 @@ impl TelemetrySource for OneSensor {
     }
 }
 
+/// A clock that stands still.
+struct FixedClock(Timestamp);
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// The builds of an exported machine.
+struct Exported(Vec<Runtime>);
+
+impl Runtimes for Exported {
+    fn list(&self) -> Vec<Runtime> {
+        self.0.clone()
+    }
+
+    fn resolve(&self, name: &str) -> PortResult<Runtime> {
+        let named = |r: &&Runtime| r.name == name || r.dir == Path::new(name);
+        let found = self.0.iter().find(named);
+        found.cloned().ok_or_else(|| PortError::new("not exported"))
+    }
+
+    fn add(&self, _: &Path) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+
+    fn remove(&self, _: &str) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+
+    fn install(
+        &self,
+        _: Backend,
+        _: &CancelToken,
+        _: &mut dyn FnMut(InstallProgress),
+    ) -> PortResult<Runtime> {
+        Err(PortError::new("not here"))
+    }
+}
+
 struct OneRuntime(Runtime);
 
 impl Runtimes for OneRuntime {
@@ -285,6 +330,29 @@ impl Desk {
         let mut runtime = self.bed.fake.runtime(&[]);
         runtime.server = Some(server);
         self.ports.runtimes = Arc::new(OneRuntime(runtime));
+    }
+
+    /// The same desk on an exported machine with its builds, at a fixed time.
+    pub fn as_recorded_on(&mut self, machine: &str, now: Timestamp) {
+        self.moves_to(machine);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
+        let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
+        self.ports.runtimes = Arc::new(Exported(exported.runtimes().to_vec()));
+        self.ports.clock = Arc::new(FixedClock(now));
+    }
+
+    /// A model of this shape with random weights, its tensor data a hole.
+    pub fn synthesised(&self, shape: &str) -> PathBuf {
+        let output = self.bed.fake.scratch().join(format!("{shape}.gguf"));
+        let request = SynthRequest {
+            shape: shape.to_owned(),
+            output: output.clone(),
+            sparse: true,
+            seed: 0,
+        };
+        let models = &self.ports.models;
+        models.synthesise(&request, &CancelToken::new(), &mut |_, _| {}).unwrap();
+        output
     }
 
     /// The same desk on another machine.
