@@ -387,3 +387,51 @@ fn what_is_read_while_a_session_is_measured_is_stored_with_it() {
     assert!(second.iter().count() < 100);
     assert_eq!(stored(2), []);
 }
+
+#[test]
+fn a_session_goes_on_only_with_settings_that_mean_the_same() {
+    let gate = Gate::new(2);
+    let desk = Desk::new(gate.script());
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    gate.pass(|| engine.cancel(job, CancelMode::Now));
+    assert!(matches!(
+        finished(&events, job),
+        Outcome::Cancelled { kept_runs: 2, .. }
+    ));
+    let shipped = include_str!("../assets/search-space.toml");
+    let file = desk.bed.data.join("own.toml");
+    let mut resume_with = |space: &str| {
+        std::fs::write(&file, space).unwrap();
+        desk.ports.space.install(&file).unwrap();
+        let job = engine.submit(desk.tune(Some(1))).unwrap();
+        finished(&events, job)
+    };
+    let refused = |outcome| match outcome {
+        Outcome::Failed { error } => (error.code, error.headline),
+        other => panic!("not refused: {other:?}"),
+    };
+    let because = |why: &str| {
+        let text = format!("session 1 cannot be resumed: the search space {why}");
+        ("space-changed".to_owned(), text)
+    };
+    let renamed = shipped.replace("id = \"flash-attn\"", "id = \"flash\"");
+    let renamed = renamed.replace("flash-attn = [", "flash = [");
+    assert_eq!(
+        refused(resume_with(&renamed)),
+        because("no longer has flash-attn")
+    );
+    let other = shipped.replace(
+        "bench = [\"--flash-attn\", \"on\"]",
+        "bench = [\"--flash-attn\", \"1\"]",
+    );
+    assert_ne!(other, shipped);
+    assert_eq!(
+        refused(resume_with(&other)),
+        because("changed what its settings mean since")
+    );
+    // Other words, and a dimension more, change nothing for it.
+    let more = shipped.replace("summary = \"", "summary = \"Own: ")
+        + "\n[[dimension]]\nid = \"x\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = { GGML_X = \"1\" }\n";
+    assert!(matches!(resume_with(&more), Outcome::Done { .. }));
+}

@@ -56,11 +56,11 @@ pub(super) fn tune_document(
     run_ids: &[i64],
     overhead: &Overhead,
 ) -> Result<Value, Ended> {
-    let space = SearchSpace::default();
+    let space = &*place.space;
     let candidates = outcome
         .candidates
         .iter()
-        .map(|c| candidate_document(c, run_ids, &space))
+        .map(|c| candidate_document(c, run_ids, space))
         .collect::<Result<Vec<_>, _>>()?;
     let settings_text = outcome
         .winner

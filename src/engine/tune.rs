@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::domain::fingerprint;
-use crate::domain::search::{SearchSpace, Tool, TuneOutcome, Tuner};
+use crate::domain::search::{SettingsError, Tool, TuneOutcome, Tuner};
 use crate::domain::types::{Profile, Verdict};
 use crate::ports::{
     NewProfile, NewSession, NoticeLevel, SessionEnd, SessionKind, SessionState, StoredVerdict,
@@ -124,6 +124,7 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     let model = &session.begun.model.path;
     let reserve = config.request.memory_reserve;
     let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
+    same_space(id, &config, &place)?;
     if place.model.digest != session.begun.model.digest {
         return Err(JobError::new(
             "model-changed",
@@ -149,6 +150,24 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
         .into());
     }
     Ok((place, config, id))
+}
+
+/// A session goes on only with settings that mean what they meant when it began.
+fn same_space(id: i64, config: &TuneConfig, place: &Workplace) -> Result<(), JobError> {
+    let changed = match config.digest_in(&place.space) {
+        Ok(now) if config.space.as_ref().is_none_or(|then| *then == now) => return Ok(()),
+        Ok(_) => "changed what its settings mean since".to_owned(),
+        Err(SettingsError::UnknownValue { name, value, .. }) => {
+            format!("no longer has {name}={value}")
+        }
+        Err(SettingsError::UnknownName { name, .. }) => format!("no longer has {name}"),
+        Err(other) => format!("no longer has its settings: {other}"),
+    };
+    Err(JobError::new(
+        "space-changed",
+        format!("session {id} cannot be resumed: the search space {changed}"),
+    )
+    .hint("install the search space it began with again, or start a new session"))
 }
 
 fn search(
@@ -211,9 +230,9 @@ fn save(
     if let Some(stored) = stored.into_iter().find(|p| p.session == session) {
         return Ok(Some(stored));
     }
-    let space = SearchSpace::default();
     let launch = |tool| {
-        space
+        place
+            .space
             .launch(&settings, tool)
             .map_err(|e| Ended::from(JobError::new("settings", e.to_string())))
     };

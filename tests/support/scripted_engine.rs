@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use flux::config::SettingsFile;
+use flux::config::{SettingsFile, SpaceFile};
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
     Backend, Failure, FailureClass, Goal, Host, Machine, RawOutput, RequestShape, Run, RunOutcome,
@@ -258,6 +258,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
