@@ -193,7 +193,7 @@ impl Telemetry for OneSensor {
 }
 
 impl TelemetrySource for OneSensor {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "one"
     }
 

@@ -134,7 +134,8 @@ impl SearchSpace {
             ]);
             hash.update(meaning.to_string());
         }
-        Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+        let hex = |hex: String, byte: &u8| hex + &format!("{byte:02x}");
+        Ok(hash.finalize().iter().fold(String::new(), hex))
     }
 
     /// Reads `flash-attn=on ubatch=1024`; `stock` and nothing at all are the stock runtime.
