@@ -275,8 +275,8 @@ fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Opti
     if !same {
         return Ok(None);
     }
-    let runs = ports.store.runs(session)?;
-    let total: f64 = runs.iter().map(|r| r.run.wall_secs).sum();
+    let runs = ports.store.run_heads(session)?;
+    let total: f64 = runs.iter().map(|r| r.wall_secs).sum();
     Ok((!runs.is_empty()).then(|| total / runs.len() as f64))
 }
 
