@@ -3,6 +3,7 @@
 //! The paper's steps by name: [`probe`] scans, [`domain::fingerprint`] keys, [`domain::search`] screens and
 //! confirms with [`domain::stats`], [`store`] persists, [`engine`] runs the jobs, [`cli`] is one reader of its events.
 
+pub mod chart;
 pub mod cli;
 pub mod config;
 pub mod domain;
@@ -10,7 +11,10 @@ pub mod engine;
 pub mod gguf;
 pub mod ports;
 pub mod probe;
+pub mod report;
 pub mod runtime;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "gui")]
+pub mod ui;
 pub mod wiring;

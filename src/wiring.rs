@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::{SettingsFile, SpaceFile};
-use crate::domain::types::{Backend, Machine, Runtime, Timestamp, VulkanReport};
+use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
@@ -14,6 +14,7 @@ use crate::ports::{
 use crate::probe::{FixtureProbe, MachineReader};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
+use crate::runtime::server::LlamaServers;
 use crate::store::SqliteStore;
 use crate::telemetry::Sensors;
 
@@ -76,6 +77,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         probe,
         runtimes,
         runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
+        servers: Arc::new(LlamaServers),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         telemetry: Arc::new(Sensors),
@@ -85,6 +87,11 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         data_dir,
     };
     Ok(Opened { ports, notices })
+}
+
+/// Does Flux keep something in this folder?
+pub fn is_data_dir(dir: &Path) -> bool {
+    SqliteStore::is_in(dir)
 }
 
 /// What Vulkan says, asked in this process.
@@ -97,14 +104,6 @@ fn machine_reader(options: &Options) -> Arc<dyn MachineProbe> {
         Some(flux) => Arc::new(VulkanApart::new(flux.clone())),
         None => Arc::new(MachineReader::new()),
     }
-}
-
-/// Writes a scan as a fixture into `dir` and returns the file.
-///
-/// # Errors
-/// The folder holds something already, or cannot be written.
-pub fn export_machine(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
-    crate::probe::export(machine, runtimes, dir)
 }
 
 fn default_data_dir() -> PortResult<PathBuf> {

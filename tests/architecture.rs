@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Module, and the modules it may name with `crate::`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &["domain"]),
+    ("chart", &["domain", "chart"]),
     ("ports", &["domain", "ports"]),
     ("probe", &["domain", "ports", "probe"]),
     ("runtime", &["domain", "ports", "runtime"]),
@@ -30,7 +31,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wiring",
         ],
     ),
-    ("cli", &["domain", "ports", "engine", "wiring", "cli"]),
+    ("report", &["domain", "ports", "engine", "chart", "report"]),
+    (
+        "ui",
+        &["domain", "ports", "engine", "chart", "report", "ui"],
+    ),
+    (
+        "cli",
+        &["domain", "ports", "engine", "wiring", "report", "ui", "cli"],
+    ),
     ("lib", &[]),
     ("main", &[]),
 ];

@@ -225,6 +225,7 @@ fn an_unreadable_folder_and_a_folder_without_llama_cpp_fail_clearly() {
 #[test]
 fn an_empty_history_is_no_error_and_unknown_sessions_are() {
     let dir = Dir::new();
+    dir.json(&["scan", "--json"]);
     dir.flux(&["history"])
         .code(0)
         .stdout(contains("No sessions yet"));
@@ -233,6 +234,32 @@ fn an_empty_history_is_no_error_and_unknown_sessions_are() {
     fails_clearly(dir.flux(&["export", "99", "--format", "csv", "-o", "out.csv"]));
     assert!(!dir.path().join("out.csv").exists());
     fails_clearly(dir.flux(&["-q", "tune", "--resume"]));
+}
+
+#[test]
+fn a_folder_without_data_is_said_to_be_so_and_left_alone() {
+    let dir = Dir::new();
+    for args in [&["history"][..], &["show", "1"], &["export", "1"]] {
+        let stderr = fails_clearly(dir.flux(args));
+        assert!(stderr.starts_with("error: Flux has kept nothing in this folder: data\n"));
+    }
+    assert!(!dir.path().join("data").exists());
+}
+
+#[test]
+fn with_json_an_error_is_a_document_too() {
+    let dir = Dir::new();
+    let failed = dir.flux(&["run", "-m", "missing.gguf", "--json"]).code(1);
+    let output = failed.stderr(starts_with("error: ")).get_output().clone();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = &document["error"];
+    assert_eq!(
+        (&document["schema"], &error["code"]),
+        (&json!(1), &json!("port"))
+    );
+    let said = format!("error: {}\n", error["headline"].as_str().unwrap());
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with(&said));
+    assert!(error["cause"].is_array());
 }
 
 #[cfg(unix)]

@@ -193,7 +193,7 @@ fn the_ten_models_used_last_are_remembered() {
 /// A space of one dimension.
 fn space(value: &str) -> String {
     format!(
-        "[[dimension]]\nid = \"x\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"{value}\"\n\
+        "[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"{value}\"\n\
          env = {{ GGML_X = \"1\" }}\n"
     )
 }

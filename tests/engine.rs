@@ -73,16 +73,17 @@ fn events_are_numbered_one_by_one_and_end_with_the_only_finished() {
     assert!(events.try_recv().is_err(), "nothing after the end");
     assert!(matches!(
         &seen[0],
-        EventKind::Started { job_kind, session: Some(1), plan } if job_kind == "tune" && !plan.is_empty()
+        EventKind::Started { job_kind, session: Some(1), plan, .. } if job_kind == "tune" && !plan.is_empty()
     ));
     let verdicts: Vec<&Value> = seen
         .iter()
         .filter_map(|kind| match kind {
-            EventKind::Verdict { confirmation, .. } => Some(&confirmation["verdict"]),
+            EventKind::Verdict { confirmation, .. } => Some(confirmation),
             _ => None,
         })
         .collect();
-    assert_eq!(verdicts, [&json!("improved")]);
+    assert_eq!(verdicts.len(), 1);
+    assert_eq!(verdicts[0]["verdict"], json!("improved"));
     let end = desk.store.session(1).unwrap().unwrap().end.unwrap();
     assert_eq!(
         (end.state, end.verdict),
@@ -92,6 +93,10 @@ fn events_are_numbered_one_by_one_and_end_with_the_only_finished() {
         panic!("not done")
     };
     assert_eq!(end.result, *result, "what is stored is what is printed");
+    assert_eq!(
+        result["confirmation"], *verdicts[0],
+        "and what was announced"
+    );
     assert_eq!(result["profile"]["settings"], json!({"flash-attn": "on"}));
     assert_eq!(desk.store.profiles().unwrap().len(), 1);
 }
@@ -434,6 +439,6 @@ fn a_session_goes_on_only_with_settings_that_mean_the_same() {
     );
     // Other words, and a dimension more, change nothing for it.
     let more = shipped.replace("summary = \"", "summary = \"Own: ")
-        + "\n[[dimension]]\nid = \"x\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = { GGML_X = \"1\" }\n";
+        + "\n[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = { GGML_X = \"1\" }\n";
     assert!(matches!(resume_with(&more), Outcome::Done { .. }));
 }

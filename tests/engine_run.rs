@@ -11,8 +11,10 @@ mod flux_cli;
 mod scripted_engine;
 
 use flux::domain::types::{FailureClass, Goal, Stage, Timestamp, Verdict};
-use flux::engine::message::Outcome;
+use flux::engine::message::{Command, Outcome, TuneRequest};
+use flux::engine::report::TuneDocument;
 use flux::engine::run::{RunPlan, RunRequest, prepare};
+use flux::engine::tune::save_profile;
 use flux::ports::{Models as _, NoticeLevel, SessionEnd, SessionState, Store as _, SynthRequest};
 use serde_json::{Value, json};
 
@@ -35,8 +37,12 @@ fn tuned() -> (Desk, Value) {
 }
 
 fn tune(desk: &Desk) -> Value {
+    ended(desk, desk.tune(None))
+}
+
+fn ended(desk: &Desk, command: Command) -> Value {
     let (mut engine, events) = desk.engine();
-    let job = engine.submit(desk.tune(None)).unwrap();
+    let job = engine.submit(command).unwrap();
     match finished(&events, job) {
         Outcome::Done { result } => result,
         other => panic!("not done: {other:?}"),
@@ -195,4 +201,83 @@ fn a_session_is_not_resumed_on_another_machine() {
         flux::ports::SessionState::Cancelled,
         "left as it was"
     );
+}
+
+/// The same search, left unsaved.
+fn unsaved(desk: &Desk) -> Command {
+    let Command::Tune(mut request) = desk.tune(None) else {
+        panic!("no search")
+    };
+    request.save = false;
+    Command::Tune(request)
+}
+
+#[test]
+fn a_winner_left_unsaved_is_saved_later_exactly_as_a_search_saves_it() {
+    let (saving, saved) = tuned();
+    let desk = Desk::new(|_| Answer::Valid);
+    let result = ended(&desk, unsaved(&desk));
+    assert_eq!(result["saveable"], true);
+    assert!(result["profile"].is_null() && saved.get("saveable").is_none());
+    assert_eq!(desk.store.profiles().unwrap(), []);
+    let document: TuneDocument = serde_json::from_value(result.clone()).unwrap();
+    assert_eq!(json!(document), result, "nothing is lost in reading");
+    assert!(document.sentence().starts_with("Flash attention on: +"));
+    assert!(document.judgement().ends_with(" · not saved yet"));
+
+    let profile = save_profile(1, &desk.ports).unwrap();
+    assert_eq!(
+        desk.store.profiles().unwrap(),
+        std::slice::from_ref(&profile)
+    );
+    let usual = &saving.store.profiles().unwrap()[0];
+    assert_eq!(profile.settings, usual.settings);
+    assert_eq!(
+        (&profile.bench, &profile.server),
+        (&usual.bench, &usual.server)
+    );
+    let stored = desk.store.session(1).unwrap().unwrap().end.unwrap().result;
+    assert_eq!(stored["profile"], saved["profile"]);
+    assert!(stored.get("saveable").is_none());
+    let plan = prepare(&request(&desk), &desk.ports).unwrap();
+    assert_eq!(plan.explanation.len(), 1, "with its evidence");
+    // Once is enough.
+    assert_eq!(save_profile(1, &desk.ports).unwrap(), profile);
+    assert_eq!(desk.store.profiles().unwrap().len(), 1);
+}
+
+#[test]
+fn without_a_winner_nothing_can_be_saved() {
+    let desk = Desk::new(|asked| {
+        asked.cancel.cancel(flux::ports::CancelMode::AfterSample);
+        Answer::Valid
+    });
+    let error = save_profile(1, &desk.ports).unwrap_err();
+    assert_eq!(error.headline, "no session 1 here");
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(unsaved(&desk)).unwrap();
+    assert!(matches!(finished(&events, job), Outcome::Cancelled { .. }));
+    let error = save_profile(1, &desk.ports).unwrap_err();
+    assert_eq!(error.code, "no-winner");
+    assert_eq!(desk.store.profiles().unwrap(), []);
+}
+
+#[test]
+fn a_request_stored_by_an_older_flux_is_one_that_saves() {
+    let mut stored = json!(TuneRequest::new("a.gguf".into()));
+    stored.as_object_mut().unwrap().remove("save");
+    let read: TuneRequest = serde_json::from_value(stored).unwrap();
+    assert!(read.save);
+}
+
+#[test]
+fn an_export_into_a_file_is_said_as_a_document() {
+    let (desk, _) = tuned();
+    let file = desk.bed.fake.scratch().join("session.json");
+    let mut export = desk.bed.flux(&["export", "1", "--json", "-o"]);
+    let said = flux_cli::document(export.arg(&file));
+    assert_eq!(said, json!({"schema": 1, "written": file}));
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let read = flux::engine::evidence::evidence(1, &desk.ports).unwrap();
+    assert_eq!(written, json!(read));
 }

@@ -360,7 +360,7 @@ fn settings_from_text_are_checked() {
 
 fn refused(value: &str) -> String {
     let file = format!(
-        "[[dimension]]\nid = \"x\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\n{value}\n"
+        "[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\n{value}\n"
     );
     SearchSpace::parse(&file).unwrap_err().to_string()
 }
@@ -416,7 +416,7 @@ fn a_file_of_the_wrong_shape_says_where() {
     );
     let dimension = |id: &str| {
         format!(
-            "[[dimension]]\nid = \"{id}\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_X = \"1\" }}\n"
+            "[[dimension]]\nid = \"{id}\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_X = \"1\" }}\n"
         )
     };
     let error = SearchSpace::parse(&dimension("Upper")).unwrap_err();
@@ -428,5 +428,15 @@ fn a_file_of_the_wrong_shape_says_where() {
     assert_eq!(
         error.to_string(),
         "the search space is wrong at x: this id is used twice"
+    );
+    let error = SearchSpace::parse(&dimension("x").replace("title = \"X\"\n", "")).unwrap_err();
+    assert!(
+        error.to_string().contains("missing field `title`"),
+        "{error}"
+    );
+    let error = SearchSpace::parse(&dimension("x").replace("\"X\"", "\" \"")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the search space is wrong at x: a title is one line"
     );
 }

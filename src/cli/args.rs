@@ -70,6 +70,8 @@ pub enum Action {
     Show(Show),
     /// One session as JSON (everything) or CSV (one line per sample)
     Export(Export),
+    /// One session as one HTML file: verdict, charts, every sample
+    Report(Report),
     /// What would spoil a measurement now
     Doctor(Doctor),
     /// What Vulkan says, as JSON; asked by another Flux
@@ -302,6 +304,23 @@ pub struct Export {
     /// Replace a file that exists
     #[arg(long)]
     pub force: bool,
+}
+
+/// `flux report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Session
+    #[arg(value_name = "SESSION")]
+    pub id: i64,
+    /// File to write, - for stdout [default: flux-session-N.html]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub force: bool,
+    /// Leave home folders and user names in paths as they are
+    #[arg(long)]
+    pub full_paths: bool,
 }
 
 /// `flux doctor`.

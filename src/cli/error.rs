@@ -3,10 +3,12 @@
 use std::fmt::{Display, Write as _};
 use std::io;
 
+use serde_json::{Value, json};
+
 use crate::engine::message::{JobError, USAGE};
 use crate::ports::PortError;
 
-use super::text::clean;
+use crate::domain::text::clean;
 
 /// Why a command did not end with status 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum CliError {
 /// What is printed of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
+    /// Stable kebab-case code.
+    pub code: String,
     /// What and where, in one sentence; path last.
     pub headline: String,
     /// Causes, outermost first.
@@ -37,6 +41,7 @@ impl CliError {
     /// Failed with only a headline.
     pub fn failed(headline: impl Into<String>) -> Self {
         Self::Failed(Failure {
+            code: "failed".to_owned(),
             headline: headline.into(),
             causes: Vec::new(),
             hint: None,
@@ -46,6 +51,7 @@ impl CliError {
     /// Wrong usage, with only a headline.
     pub fn usage(headline: impl Into<String>) -> Self {
         Self::Usage(Failure {
+            code: USAGE.to_owned(),
             headline: headline.into(),
             causes: Vec::new(),
             hint: None,
@@ -79,6 +85,19 @@ impl CliError {
         }
     }
 
+    /// What goes to stdout with `--json`; nothing for a cancel.
+    pub fn document(&self) -> Option<Value> {
+        let (Self::Failed(failure) | Self::Usage(failure)) = self else {
+            return None;
+        };
+        Some(json!({ "schema": 1, "error": {
+            "code": failure.code,
+            "headline": failure.headline,
+            "cause": failure.causes,
+            "hint": failure.hint,
+        }}))
+    }
+
     /// What goes to stderr; nothing for a cancel.
     pub fn text(&self) -> String {
         let (Self::Failed(failure) | Self::Usage(failure)) = self else {
@@ -99,11 +118,7 @@ impl CliError {
 
 impl From<PortError> for CliError {
     fn from(error: PortError) -> Self {
-        Self::Failed(Failure {
-            headline: error.headline,
-            causes: error.cause,
-            hint: error.hint,
-        })
+        JobError::from(error).into()
     }
 }
 
@@ -111,6 +126,7 @@ impl From<JobError> for CliError {
     fn from(error: JobError) -> Self {
         let is_usage = error.code == USAGE;
         let failure = Failure {
+            code: error.code,
             headline: error.headline,
             causes: error.cause,
             hint: error.hint,
@@ -150,11 +166,19 @@ mod tests {
             "error: no such model: /x\\u{1b}[31m\n  No such file\n  or directory\nhint: check the path\n"
         );
         assert_eq!(error.status(), 1);
+        assert_eq!(
+            error.document(),
+            Some(json!({"schema": 1, "error": {
+                "code": "failed", "headline": "no such model: /x\u{1b}[31m",
+                "cause": ["No such file\nor directory"], "hint": "check the path",
+            }}))
+        );
     }
 
     #[test]
     fn a_cancel_says_nothing_more_and_ends_with_130() {
         assert_eq!(CliError::Cancelled.text(), "");
+        assert_eq!(CliError::Cancelled.document(), None);
         assert_eq!(CliError::Cancelled.status(), 130);
         assert_eq!(CliError::usage("x").status(), 2);
     }

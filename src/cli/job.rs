@@ -12,7 +12,7 @@ use super::error::{CliError, CliResult};
 use super::output::{Output, say};
 use super::progress::Progress;
 use super::signals::{self, Request};
-use super::text::count;
+use crate::domain::text::count;
 
 /// An engine with its stream of events and the signals meant for it. Dropping it ends what still runs.
 pub struct Jobs {
@@ -106,7 +106,7 @@ impl Kind {
         match command {
             Command::Tune(_) => Self::Tune,
             Command::Ab(_) => Self::Ab,
-            Command::Install(_) | Command::Synth(_) => Self::Other,
+            Command::Install(_) | Command::Synth(_) | Command::Serve(_) => Self::Other,
         }
     }
 }

@@ -9,7 +9,6 @@ mod output;
 mod progress;
 mod render;
 mod signals;
-mod text;
 mod values;
 
 use std::io;
@@ -19,7 +18,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use args::Cli;
-use output::{Output, say};
+use output::{Output, print_json, say};
 
 /// Runs the command line. 0: ran to its end, whatever the verdict; 1: failed; 2: usage; 130: cancelled.
 pub fn main() -> ExitCode {
@@ -34,6 +33,12 @@ pub fn main() -> ExitCode {
             let text = error.text();
             if !text.is_empty() {
                 say(&text);
+            }
+            if output.json
+                && let Some(document) = error.document()
+            {
+                // The error is said already; a stdout that cannot be written may be the error itself.
+                let _ = print_json(&document);
             }
             ExitCode::from(error.status())
         }

@@ -8,7 +8,7 @@ use crate::ports::{Notice, NoticeLevel};
 
 use super::args::Global;
 use super::error::CliResult;
-use super::text::clean;
+use crate::domain::text::clean;
 
 /// Bold headings on a terminal, plain text elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,5 +11,6 @@ pub mod server;
 pub mod settings;
 pub mod stats;
 pub mod telemetry;
+pub mod text;
 pub mod time_limit;
 pub mod types;

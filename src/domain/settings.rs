@@ -50,6 +50,23 @@ pub enum MemoryUnits {
     Decimal,
 }
 
+impl MemoryUnits {
+    /// A size in these units, with three digits or so.
+    pub fn text(self, bytes: Bytes) -> String {
+        const KB: f64 = 1e3;
+        if self == Self::Binary {
+            return bytes.to_string();
+        }
+        let n = bytes.0 as f64;
+        match n {
+            n if n < KB => format!("{n} B"),
+            n if n < KB * KB => format!("{:.1} kB", n / KB),
+            n if n < KB * KB * KB => format!("{:.1} MB", n / KB / KB),
+            n => format!("{:.2} GB", n / KB / KB / KB),
+        }
+    }
+}
+
 /// The owner's choices. What the file leaves out is the default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -155,6 +172,11 @@ impl AppSettings {
         bound("window_size", height, &HEIGHT, &mut said);
         self.recent_models.truncate(RECENT_MODELS);
         said
+    }
+
+    /// A size of memory in the units chosen.
+    pub fn memory(&self, bytes: Bytes) -> String {
+        self.memory_units.text(bytes)
     }
 
     /// Puts a model before all others used last.

@@ -1,7 +1,6 @@
 //! `flux ab`: any two arms, settings or builds, confirmed against each other (paper section 3).
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::domain::search::{Ab, AbOutcome, AbPlan, plan};
 use crate::domain::types::{Runtime, Settings};
@@ -12,7 +11,7 @@ use super::job::{Ended, JobContext};
 use super::measure::{Bench, notice_of, stage_infos};
 use super::message::{AbRequest, JobError, USAGE};
 use super::prepare::Workplace;
-use super::report::{self, Overhead};
+use super::report::{self, AbDocument, ArmDocument, ModelDocument, Overhead};
 use super::tune::{begin, close};
 
 /// One arm as it was named: settings on a build.
@@ -54,13 +53,13 @@ pub fn perform(
         space: space.map_err(|e| JobError::new(USAGE, e.to_string()))?,
     })?;
     let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
-    let mut bench = Bench::new(ports, &place, plan.objective.tests(), session);
+    let mut bench = Bench::new(ports, &place, &plan.objective, session);
     bench.other = other.as_ref();
     let compared = compare(&mut bench, &plan, context);
     let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
-    let ended = compared.map(|outcome| {
-        let document = document(request, &bench, &plan, &outcome, &overhead);
-        (document, outcome.verdict)
+    let ended = compared.and_then(|outcome| {
+        let document = document(request, &bench, &plan, &outcome, overhead);
+        Ok((super::install::to_json(&document)?, outcome.verdict))
     });
     close(ports, session, ended)
 }
@@ -71,7 +70,12 @@ fn compare(
     context: &mut JobContext,
 ) -> Result<AbOutcome, Ended> {
     let mut driver: Ab = bench.resume(plan.clone())?;
-    context.started("ab", Some(bench.session), stage_infos(&driver));
+    context.started(
+        "ab",
+        Some(bench.session),
+        stage_infos(&driver),
+        Some(plan.objective.primary()),
+    );
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut driver, context)?;
     match &outcome.failure {
@@ -87,28 +91,36 @@ fn document(
     bench: &Bench<'_>,
     plan: &AbPlan,
     outcome: &AbOutcome,
-    overhead: &Overhead,
-) -> serde_json::Value {
+    overhead: Overhead,
+) -> AbDocument {
     let place = bench.place;
-    json!({
-        "schema": 1,
-        "session": bench.session,
-        "fingerprint": place.fingerprint.hash,
-        "model": { "name": place.model.name, "path": place.model.path },
-        "goal": request.goal,
-        "primary": plan.objective.primary(),
-        "a": { "arm": request.a, "settings": plan.a, "runtime": place.runtime.name },
-        "b": {
-            "arm": request.b,
-            "settings": plan.b,
-            "runtime": bench.other.map_or(&place.runtime.name, |r| &r.name),
+    let arm = |named: &str, settings: &Settings, runtime: &Runtime| ArmDocument {
+        arm: named.to_owned(),
+        settings: settings.clone(),
+        runtime: runtime.name.clone(),
+    };
+    AbDocument {
+        schema: report::SCHEMA,
+        session: Some(bench.session),
+        fingerprint: place.fingerprint.hash.clone(),
+        model: ModelDocument {
+            name: place.model.name.clone(),
+            path: place.model.path.clone(),
+            digest: None,
         },
-        "confirmation": outcome.confirmation.as_ref().map(report::confirmation_document),
-        "verdict": outcome.verdict,
-        "reason": outcome.reason,
-        "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
-        "overhead": overhead,
-    })
+        goal: Some(request.goal),
+        primary: plan.objective.primary(),
+        a: arm(&request.a, &plan.a, &place.runtime),
+        b: arm(&request.b, &plan.b, bench.other.unwrap_or(&place.runtime)),
+        confirmation: outcome
+            .confirmation
+            .as_ref()
+            .map(report::confirmation_document),
+        verdict: outcome.verdict,
+        reason: outcome.reason.clone(),
+        notices: outcome.notices.iter().map(notice_of).collect(),
+        overhead: Some(overhead),
+    }
 }
 
 fn workplace(

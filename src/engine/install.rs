@@ -19,7 +19,7 @@ pub fn install(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    context.started("install", None, Vec::new());
+    context.started("install", None, Vec::new(), None);
     let cancel = context.cancel.clone();
     let runtime = ports
         .runtimes
@@ -40,7 +40,7 @@ pub fn synthesise(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    context.started("synth", None, Vec::new());
+    context.started("synth", None, Vec::new(), None);
     let cancel = context.cancel.clone();
     let model = ports
         .models

@@ -96,7 +96,13 @@ impl JobContext {
     }
 
     /// Says what kind of job this is.
-    pub fn started(&mut self, job_kind: &str, session: Option<i64>, plan: Vec<StageInfo>) {
+    pub fn started(
+        &mut self,
+        job_kind: &str,
+        session: Option<i64>,
+        plan: Vec<StageInfo>,
+        primary: Option<String>,
+    ) {
         if let Some(session) = session {
             self.measured.begin(session);
         }
@@ -104,6 +110,7 @@ impl JobContext {
             job_kind: job_kind.to_owned(),
             session,
             plan,
+            primary,
         });
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{
-    Driver, Method, Progress, Remark, SettingsError, Step, Tool, TuneNote,
+    Driver, Method, Objective, Progress, Remark, SettingsError, Step, Tool, TuneNote,
 };
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
-    Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Settings, Side, TestSpec,
+    Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
 };
 use crate::ports::{Notice, NoticeLevel};
 
@@ -16,6 +16,7 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::{Target, Workplace};
+use super::report;
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -23,7 +24,7 @@ pub(super) struct Bench<'a> {
     pub place: &'a Workplace,
     /// Build of arm B, where it is another one.
     pub other: Option<&'a Runtime>,
-    pub tests: &'a [TestSpec],
+    pub objective: &'a Objective,
     pub session: i64,
     /// Row ids of the session's runs, by their place.
     pub run_ids: Vec<i64>,
@@ -37,14 +38,14 @@ impl<'a> Bench<'a> {
     pub fn new(
         ports: &'a Ports,
         place: &'a Workplace,
-        tests: &'a [TestSpec],
+        objective: &'a Objective,
         session: i64,
     ) -> Self {
         Self {
             ports,
             place,
             other: None,
-            tests,
+            objective,
             session,
             run_ids: Vec::new(),
             run_secs: 0.0,
@@ -131,7 +132,9 @@ impl<'a> Bench<'a> {
             self.store_run(&planned, &run, context)?;
             for note in driver.record(&run) {
                 self.keep(&note)?;
-                announce(note, context);
+                event_of(note)
+                    .into_iter()
+                    .for_each(|kind| context.emit(kind));
             }
         }
     }
@@ -176,7 +179,7 @@ impl<'a> Bench<'a> {
         Ok(RunRequest {
             runtime: runtime.clone(),
             model: self.place.model.path.clone(),
-            tests: self.tests.to_vec(),
+            tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
             launch: joined(&self.place.target, own),
             expect: self
@@ -187,7 +190,7 @@ impl<'a> Bench<'a> {
             gpu_required: self.place.target.backend != Backend::Cpu,
             time_limit_secs: time_limit_secs(
                 self.place.model.file_bytes.0,
-                self.tests,
+                self.objective.tests(),
                 planned.repetitions,
                 self.longest_secs,
             ),
@@ -219,15 +222,41 @@ impl<'a> Bench<'a> {
             .append_run(self.session, seq, planned, run)?;
         self.run_ids.push(id);
         self.count(run);
+        context.emit(self.stored(id, seq, planned, run));
+        Ok(())
+    }
+
+    fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
         let (metrics, failure) = shown(run);
-        context.emit(EventKind::RunStored {
+        let scores = match &run.outcome {
+            RunOutcome::Valid { tests } => self.objective.repetition_scores(tests),
+            _ => Vec::new(),
+        };
+        EventKind::RunStored {
             run: id,
             seq,
             planned: Box::new(planned.clone()),
             metrics,
+            scores,
             failure,
             wall_secs: run.wall_secs,
-        });
+        }
+    }
+
+    /// Tells again what the runs kept of a session that goes on had shown.
+    pub fn tell_earlier<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
+        let mut driver = Driver::new(plan);
+        let mut tell = |kind: EventKind| context.emit(EventKind::Earlier(Box::new(kind)));
+        for kept in self.ports.store.runs(self.session)? {
+            // Asking for the next run tells of a confirmation that is planned before it.
+            driver.next();
+            tell(self.stored(kept.id, kept.seq, &kept.planned, &kept.run));
+            driver
+                .record(&kept.run)
+                .into_iter()
+                .filter_map(event_of)
+                .for_each(&mut tell);
+        }
         Ok(())
     }
 
@@ -299,41 +328,37 @@ fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
     }
 }
 
-fn announce(note: TuneNote, context: &mut JobContext) {
-    match note {
+/// What readers are told of a note.
+fn event_of(note: TuneNote) -> Option<EventKind> {
+    Some(match note {
         // Announced when its first run begins, so that a stage without runs is never shown.
-        TuneNote::Stage { .. } => {}
-        TuneNote::Screened { candidate } => context.emit(EventKind::Screened(CandidateResult {
+        TuneNote::Stage { .. } => return None,
+        TuneNote::Screened { candidate } => EventKind::Screened(CandidateResult {
             id: candidate.id,
             settings: candidate.settings,
             metrics: candidate.metrics,
             status: candidate.status.name().to_owned(),
             reason: candidate.reason,
             change_pct: candidate.change_pct,
-        })),
+        }),
         TuneNote::ConfirmationPlanned {
             settings,
             processes,
             repetitions,
             smallest_effect_pct,
-        } => {
-            context.emit(EventKind::ConfirmationPlanned {
-                settings,
-                processes,
-                repetitions,
-                smallest_effect_pct,
-            });
-        }
-        TuneNote::Judged { confirmation } => {
-            let settings: Settings = confirmation.settings.clone();
-            let confirmation = serde_json::to_value(confirmation).unwrap_or_default();
-            context.emit(EventKind::Verdict {
-                settings,
-                confirmation,
-            });
-        }
-        TuneNote::Notice(remark) => context.emit(EventKind::Notice(notice_of(&remark))),
-    }
+        } => EventKind::ConfirmationPlanned {
+            settings,
+            processes,
+            repetitions,
+            smallest_effect_pct,
+        },
+        TuneNote::Judged { confirmation } => EventKind::Verdict {
+            settings: confirmation.settings.clone(),
+            confirmation: serde_json::to_value(report::confirmation_document(&confirmation))
+                .unwrap_or_default(),
+        },
+        TuneNote::Notice(remark) => EventKind::Notice(notice_of(&remark)),
+    })
 }
 
 /// A notice of the method, as every reader knows notices.

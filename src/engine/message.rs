@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Settings, Timestamp};
 use crate::ports::{Notice, PortError, SynthRequest};
 
+use super::run::RunRequest;
+
 /// A job's number, never used twice in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -50,6 +52,38 @@ pub struct TuneRequest {
     pub memory_reserve: Option<Bytes>,
     /// A session to go on with; its own settings then win over those above.
     pub resume: Option<i64>,
+    /// Store the winner as a profile; without it the result says that it can be, see [`super::tune::save_profile`].
+    /// Also counts when a session is gone on with.
+    #[serde(default = "yes")]
+    pub save: bool,
+}
+
+impl TuneRequest {
+    /// A search of everything on `model` for the generation goal, with what the machine would use by itself.
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            runtime: None,
+            device: None,
+            goal: Goal::Generation,
+            request_shape: RequestShape::default(),
+            allow_kv_quant: false,
+            repetitions: None,
+            processes: None,
+            time_limit_secs: None,
+            only: Vec::new(),
+            prompt_tokens: None,
+            generated_tokens: None,
+            depth: 0,
+            memory_reserve: None,
+            resume: None,
+            save: true,
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// What `flux ab` is asked to do.
@@ -90,12 +124,29 @@ pub enum Command {
     Install(Backend),
     /// Write a random-weight model.
     Synth(SynthRequest),
+    /// Run llama-server with the stored profile until it is cancelled or ends.
+    Serve(RunRequest),
+}
+
+/// How a job loads the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupies {
+    /// Hardly.
+    Nothing,
+    /// It starts llama-bench: one such job at a time, and nothing beside it.
+    Measuring,
+    /// It runs llama-server.
+    Serving,
 }
 
 impl Command {
-    /// It starts llama-bench: only one such job at a time.
-    pub const fn measures(&self) -> bool {
-        matches!(self, Self::Tune(_) | Self::Ab(_))
+    /// How it loads the machine.
+    pub const fn occupies(&self) -> Occupies {
+        match self {
+            Self::Tune(_) | Self::Ab(_) => Occupies::Measuring,
+            Self::Serve(_) => Occupies::Serving,
+            Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
+        }
     }
 }
 
@@ -150,6 +201,8 @@ pub enum EventKind {
         session: Option<i64>,
         /// Its stages.
         plan: Vec<StageInfo>,
+        /// Name of the goal's metric: a test's label, or `request`. `None` for a job that measures nothing.
+        primary: Option<String>,
     },
     /// A stage began.
     Stage {
@@ -177,11 +230,15 @@ pub enum EventKind {
         planned: Box<PlannedRun>,
         /// Mean rate per test label; empty for a run without samples.
         metrics: BTreeMap<String, f64>,
+        /// The goal's metric of every repetition.
+        scores: Vec<f64>,
         /// Why there are no samples.
         failure: Option<String>,
         /// Seconds it took.
         wall_secs: f64,
     },
+    /// Told again, in order, when a session goes on: what happened before it was broken off.
+    Earlier(Box<EventKind>),
     /// A candidate was judged in screening.
     Screened(CandidateResult),
     /// The smallest effect the planned confirmation can see, percent, and its size.
@@ -195,12 +252,23 @@ pub enum EventKind {
         /// Smallest effect, percent of the baseline; `None` without a spread to plan from.
         smallest_effect_pct: Option<f64>,
     },
-    /// A confirmation ended; the document `flux tune --json` prints for it.
+    /// A confirmation ended; the document `flux tune --json` prints for it, a [`super::report::ConfirmationDocument`].
     Verdict {
         /// Settings judged.
         settings: Settings,
         /// The judgement.
         confirmation: serde_json::Value,
+    },
+    /// The server is ready.
+    Serving {
+        /// Where it answers, on loopback: `http://127.0.0.1:PORT`.
+        url: String,
+        /// Its process id.
+        pid: u32,
+        /// Name of its model.
+        model: String,
+        /// Row id of the profile applied; `None` is stock.
+        profile: Option<i64>,
     },
     /// Something worth saying.
     Notice(Notice),

@@ -1,13 +1,20 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+pub mod doctor;
+pub mod evidence;
 pub mod install;
 mod job;
 mod measure;
 pub mod message;
+pub mod models;
 pub mod prepare;
+pub mod quick;
 pub mod report;
+pub mod resume;
 pub mod run;
+pub mod scan;
+pub mod serve;
 pub mod telemetry;
 pub mod tune;
 
@@ -21,12 +28,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces,
+    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
     SettingsStore, Store, Telemetry,
 };
 
 use job::JobContext;
-use message::{Command, Event, JobError, JobId};
+use message::{Command, Event, JobError, JobId, Occupies};
 use telemetry::{Measured, Sampler, Tick};
 
 /// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
@@ -41,6 +48,8 @@ pub struct Ports {
     pub runtimes: Arc<dyn Runtimes>,
     /// Runs llama-bench.
     pub runner: Arc<dyn Runner>,
+    /// Runs llama-server.
+    pub servers: Arc<dyn Servers>,
     /// Reads and makes model files.
     pub models: Arc<dyn Models>,
     /// Keeps everything measured.
@@ -60,7 +69,7 @@ pub struct Ports {
 struct Running {
     cancel: CancelToken,
     thread: JoinHandle<()>,
-    measures: bool,
+    occupies: Occupies,
     /// Set before the last event, when nothing is measured any more.
     over: Arc<AtomicBool>,
 }
@@ -102,21 +111,15 @@ impl Engine {
     /// Starts a job on a thread of its own.
     ///
     /// # Errors
-    /// A second measuring job (two would measure each other), or no thread could be started.
+    /// A second measuring job (two would measure each other), a server beside a measurement, or no thread could be
+    /// started.
     pub fn submit(&mut self, command: Command) -> Result<JobId, JobError> {
         self.running.retain(|_, job| !job.thread.is_finished());
-        let measuring = |job: &Running| job.measures && !job.over.load(Ordering::SeqCst);
-        if command.measures() && self.running.values().any(measuring) {
-            return Err(JobError::new(
-                "busy",
-                "another measurement is running: two would measure each other",
-            )
-            .hint("wait for it, or cancel it"));
-        }
+        let occupies = command.occupies();
+        self.is_free_for(occupies)?;
         let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
         let over = Arc::default();
-        let measures = command.measures();
         let ports = self.ports.clone();
         let context = JobContext::new(
             id,
@@ -124,7 +127,7 @@ impl Engine {
             Arc::clone(&self.closing),
             Arc::clone(&over),
             ports.clock.clone(),
-            if measures {
+            if occupies == Occupies::Measuring {
                 self.measured.clone()
             } else {
                 Measured::default()
@@ -140,11 +143,35 @@ impl Engine {
             Running {
                 cancel,
                 thread,
-                measures,
+                occupies,
                 over,
             },
         );
         Ok(id)
+    }
+
+    /// A measurement goes with nothing that loads the machine; several servers go together.
+    fn is_free_for(&self, wanted: Occupies) -> Result<(), JobError> {
+        let runs = |kind: Occupies| {
+            let mut jobs = self.running.values();
+            jobs.any(|job| job.occupies == kind && !job.over.load(Ordering::SeqCst))
+        };
+        let (headline, hint) = match wanted {
+            Occupies::Measuring if runs(Occupies::Measuring) => (
+                "another measurement is running: two would measure each other",
+                "wait for it, or cancel it",
+            ),
+            Occupies::Measuring if runs(Occupies::Serving) => (
+                "a llama-server of Flux is running: it would spoil the measurement",
+                "stop the server first",
+            ),
+            Occupies::Serving if runs(Occupies::Measuring) => (
+                "a measurement is running: a server would spoil it",
+                "wait for it, or cancel it",
+            ),
+            _ => return Ok(()),
+        };
+        Err(JobError::new("busy", headline).hint(hint))
     }
 
     /// Reads the machine's sensors every `interval` (100 ms to 10 s) from now on, instead of any watching before. With
@@ -196,5 +223,6 @@ fn dispatch(
         Command::Ab(request) => ab::perform(&request, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
+        Command::Serve(request) => serve::perform(&request, ports, context),
     }
 }

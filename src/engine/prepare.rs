@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::domain::fingerprint;
 use crate::domain::machine::{self, Gpu};
@@ -19,6 +18,7 @@ use crate::domain::types::{
 
 use super::Ports;
 use super::message::{JobError, TuneRequest, USAGE};
+use super::report::{DryCandidate, DryRun, SCHEMA};
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -212,7 +212,7 @@ fn stale_settings(
 ///
 /// # Errors
 /// As [`tune`].
-pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value, JobError> {
+pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError> {
     let (place, config) = tune(request, ports)?;
     let space = &place.space;
     let mut candidates = Vec::new();
@@ -226,12 +226,11 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value
             let launch = space
                 .launch(&settings, Tool::Bench)
                 .map_err(|e| JobError::new("settings", e.to_string()))?;
-            candidates.push(json!({
-                "settings": settings,
-                "description": space.describe(&dimension.id),
-                "args": launch.args,
-                "env": launch.env,
-            }));
+            candidates.push(DryCandidate {
+                settings,
+                description: space.describe(&dimension.id).to_owned(),
+                launch,
+            });
         }
     }
     let driver = crate::domain::search::Tuner::new(config.plan.clone());
@@ -249,18 +248,23 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<serde_json::Value
         Some(line) => mean_wall_secs(line.id, &place.model, ports)?,
         None => None,
     };
-    Ok(json!({
-        "schema": 1,
-        "fingerprint": place.fingerprint.hash,
-        "runtime": place.runtime.name,
-        "model": place.model.name,
-        "goal": request.goal,
-        "tests": config.plan.tests().iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "candidates": candidates,
-        "refused": config.plan.offer.refused,
-        "processes": processes,
-        "expected_secs": per_process.map(|secs| secs * f64::from(processes)),
-    }))
+    Ok(DryRun {
+        schema: SCHEMA,
+        fingerprint: place.fingerprint.hash,
+        runtime: place.runtime.name,
+        model: place.model.name,
+        goal: Some(request.goal),
+        tests: config
+            .plan
+            .tests()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        candidates,
+        refused: config.plan.offer.refused,
+        processes: Some(processes),
+        expected_secs: per_process.map(|secs| secs * f64::from(processes)),
+    })
 }
 
 /// Sessions looked through for one of the same machine, to know how long a process takes.

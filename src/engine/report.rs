@@ -3,19 +3,28 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutcome};
+use crate::domain::text::span;
 use crate::domain::types::{Comparison, Profile};
 
-use super::job::Ended;
 use super::measure::notice_of;
 use super::message::JobError;
 use super::prepare::{TuneConfig, Workplace};
 
+mod documents;
+
+pub use documents::{
+    AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, DryCandidate, DryRun,
+    ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
+};
+
+/// Version of every document; it rises when a field changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
 /// Where a job's time went.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
     /// Seconds from the command to its result.
     pub wall_secs: f64,
@@ -44,6 +53,16 @@ impl Overhead {
             flux_pct,
         }
     }
+
+    /// Name and value of every part, in words.
+    pub fn rows(&self) -> [(&'static str, String); 4] {
+        [
+            ("In all", span(self.wall_secs)),
+            ("In llama.cpp", span(self.run_secs)),
+            ("Flux itself", span(self.flux_secs)),
+            ("Flux itself, share", format!("{:.2} %", self.flux_pct)),
+        ]
+    }
 }
 
 /// The document of `flux tune --json`.
@@ -55,52 +74,69 @@ pub(super) fn tune_document(
     profile: Option<&Profile>,
     run_ids: &[i64],
     overhead: &Overhead,
-) -> Result<Value, Ended> {
+) -> Result<TuneDocument, JobError> {
     let space = &*place.space;
     let candidates = outcome
         .candidates
         .iter()
         .map(|c| candidate_document(c, run_ids, space))
         .collect::<Result<Vec<_>, _>>()?;
-    let settings_text = outcome
-        .winner
-        .as_ref()
-        .map(|w| w.0.keys().map(|d| space.describe(d)).collect::<Vec<_>>());
-    Ok(json!({
-        "schema": 1,
-        "session": session,
-        "fingerprint": place.fingerprint.hash,
-        "simulated": place.machine.simulated,
-        "model": { "name": place.model.name, "path": place.model.path, "digest": place.model.digest },
-        "runtime": {
-            "name": place.runtime.name,
-            "version": place.runtime.version_text,
-            "digest": place.runtime.digest,
-            "backend": place.target.backend,
-            "device": place.target.device,
+    Ok(TuneDocument {
+        schema: SCHEMA,
+        session: Some(session),
+        fingerprint: place.fingerprint.hash.clone(),
+        simulated: place.machine.simulated,
+        model: ModelDocument {
+            name: place.model.name.clone(),
+            path: place.model.path.clone(),
+            digest: Some(place.model.digest.clone()),
         },
-        "goal": config.request.goal,
-        "primary": config.plan.objective.primary(),
-        "baseline": outcome.baseline,
-        "candidates": candidates,
-        "refused": outcome.refused,
-        "confirmation": outcome.confirmations.last().map(confirmation_document),
-        "confirmations": outcome.confirmations.iter().map(confirmation_document).collect::<Vec<_>>(),
-        "verdict": outcome.verdict,
-        "reason": outcome.reason,
-        "stale_profile": outcome.stale,
-        "profile": profile.map(|p| json!({
-            "id": p.id,
-            "settings": p.settings,
-            "descriptions": settings_text,
-            "args": p.server.args,
-            "bench_args": p.bench.args,
-            "env": p.server.env,
-            "introduced_by": introductions(outcome, run_ids),
-        })),
-        "notices": outcome.notices.iter().map(notice_of).collect::<Vec<_>>(),
-        "overhead": overhead,
-    }))
+        runtime: RuntimeDocument {
+            name: place.runtime.name.clone(),
+            version: place.runtime.version_text.clone(),
+            digest: place.runtime.digest.clone(),
+            backend: Some(place.target.backend),
+            device: place.target.device.clone(),
+        },
+        goal: Some(config.request.goal),
+        primary: config.plan.objective.primary(),
+        baseline: outcome.baseline.clone(),
+        candidates,
+        refused: outcome.refused.clone(),
+        confirmation: outcome.confirmations.last().map(confirmation_document),
+        confirmations: outcome
+            .confirmations
+            .iter()
+            .map(confirmation_document)
+            .collect(),
+        verdict: outcome.verdict,
+        reason: outcome.reason.clone(),
+        stale_profile: outcome.stale.clone(),
+        profile: profile.map(|p| profile_document(p, outcome, run_ids, space)),
+        saveable: outcome.winner.is_some() && profile.is_none(),
+        notices: outcome.notices.iter().map(notice_of).collect(),
+        overhead: Some(*overhead),
+    })
+}
+
+/// A saved winner, as its search's document has it.
+pub(super) fn profile_document(
+    profile: &Profile,
+    outcome: &TuneOutcome,
+    run_ids: &[i64],
+    space: &SearchSpace,
+) -> ProfileDocument {
+    let described = profile.settings.0.keys();
+    let descriptions = described.map(|d| space.describe(d).to_owned()).collect();
+    ProfileDocument {
+        id: profile.id,
+        settings: profile.settings.clone(),
+        descriptions: Some(descriptions),
+        args: profile.server.args.clone(),
+        bench_args: profile.bench.args.clone(),
+        env: profile.server.env.clone(),
+        introduced_by: introductions(outcome, run_ids),
+    }
 }
 
 fn introductions(outcome: &TuneOutcome, run_ids: &[i64]) -> BTreeMap<String, i64> {
@@ -112,51 +148,51 @@ fn candidate_document(
     candidate: &Candidate,
     run_ids: &[i64],
     space: &SearchSpace,
-) -> Result<Value, JobError> {
+) -> Result<CandidateDocument, JobError> {
     let launch = space
         .launch(&candidate.settings, Tool::Bench)
         .map_err(|e| JobError::new("settings", e.to_string()))?;
-    let runs: Vec<i64> = candidate
+    let runs = candidate
         .runs
         .iter()
         .filter_map(|seq| run_ids.get(*seq as usize).copied())
         .collect();
-    Ok(json!({
-        "id": candidate.id,
-        "settings": candidate.settings,
-        "args": launch.args,
-        "env": launch.env,
-        "metrics": candidate.metrics,
-        "status": candidate.status,
-        "reason": candidate.reason,
-        "stage": candidate.stage,
-        "change_pct": candidate.change_pct,
-        "adopted": candidate.adopted,
-        "runs": runs,
-    }))
+    Ok(CandidateDocument {
+        id: candidate.id,
+        settings: candidate.settings.clone(),
+        args: launch.args,
+        env: launch.env,
+        metrics: candidate.metrics.clone(),
+        status: candidate.status.name().to_owned(),
+        reason: candidate.reason.clone(),
+        stage: Some(candidate.stage),
+        change_pct: candidate.change_pct,
+        adopted: candidate.adopted,
+        runs,
+    })
 }
 
 /// A confirmation in the shape of `flux compare`, plain Welch beside it.
-pub fn confirmation_document(confirmation: &Confirmation) -> Value {
+pub fn confirmation_document(confirmation: &Confirmation) -> ConfirmationDocument {
     let by = |f: fn(&crate::domain::search::MetricJudgement) -> &Comparison| {
         let metrics = confirmation.metrics.iter();
         metrics
             .map(|(name, m)| (name.clone(), f(m).clone()))
             .collect::<BTreeMap<_, _>>()
     };
-    json!({
-        "schema": 1,
-        "settings": confirmation.settings,
-        "baseline": confirmation.baseline,
-        "primary": confirmation.primary,
-        "size": confirmation.size,
-        "metrics": by(|m| &m.confirmed),
-        "plain_welch": by(|m| &m.welch),
-        "verdict": confirmation.verdict,
-        "rejected": confirmation.rejected,
-        "reason": confirmation.reason,
-        "memory": confirmation.memory,
-        "runs": confirmation.runs,
-        "failures": confirmation.failures,
-    })
+    ConfirmationDocument {
+        schema: SCHEMA,
+        settings: confirmation.settings.clone(),
+        baseline: confirmation.baseline.clone(),
+        primary: confirmation.primary.clone(),
+        size: Some(confirmation.size),
+        metrics: by(|m| &m.confirmed),
+        plain_welch: by(|m| &m.welch),
+        verdict: Some(confirmation.verdict),
+        rejected: confirmation.rejected,
+        reason: confirmation.reason.clone(),
+        memory: confirmation.memory.clone(),
+        runs: confirmation.runs.clone(),
+        failures: confirmation.failures.clone(),
+    }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint;
 use crate::domain::search::{Confirmation, Tool};
+use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
     Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
 };
@@ -72,6 +73,37 @@ pub struct RunPlan {
 /// # Errors
 /// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`.
 pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError> {
+    let choice = choose(request, ports)?;
+    let explanation = match &choice.profile {
+        Some(p) => explain(p, ports)?,
+        None => Vec::new(),
+    };
+    let Choice {
+        runtime,
+        model,
+        launch,
+        ..
+    } = &choice;
+    Ok(RunPlan {
+        argv: server_argv(runtime, model, launch, &request.extra)?,
+        env: choice.launch.env,
+        profile: choice.profile,
+        explanation,
+        notices: choice.notices,
+    })
+}
+
+/// What is started: a profile or stock, on a build.
+pub(super) struct Choice {
+    pub runtime: Runtime,
+    pub model: ModelInfo,
+    pub launch: Launch,
+    pub profile: Option<Profile>,
+    pub notices: Vec<Notice>,
+}
+
+/// The choice `prepare` writes out.
+pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobError> {
     let model = ports.models.inspect(&request.model)?;
     let candidates: Vec<Profile> = ports
         .store
@@ -94,16 +126,11 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         Some(p) => p.server.clone(),
         None => without_profile(&current, &model, ports, &mut notices)?,
     };
-    let explanation = match &profile {
-        Some(p) => explain(p, ports)?,
-        None => Vec::new(),
-    };
-    let argv = server_argv(&runtime, &model, &launch, &request.extra)?;
-    Ok(RunPlan {
-        argv,
-        env: launch.env,
+    Ok(Choice {
+        runtime,
+        model,
+        launch,
         profile,
-        explanation,
         notices,
     })
 }
@@ -257,29 +284,16 @@ fn measured(run: &StoredRun) -> String {
     format!("{} with {}", rates.join(", "), run.planned.settings)
 }
 
-/// A rate with three significant digits, or whole: one run carries no more.
-fn three_digits(rate: f64) -> String {
-    let decimals = match rate {
-        r if r >= 100.0 => 0,
-        r if r >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{rate:.decimals$}")
-}
-
 /// A confirmation's primary metric: change, interval, runs.
 fn in_words(confirmation: &Confirmation) -> String {
     let Some(metric) = confirmation.metrics.get(&confirmation.primary) else {
         return confirmation.reason.clone();
     };
-    let c = &metric.confirmed;
-    let interval = c.ci95_pct.map_or_else(
-        || "no interval".to_owned(),
-        |[low, high]| format!("95 % CI {low:+.1} to {high:+.1}"),
-    );
     format!(
-        "{} {:+.1} % ({interval}), {} + {} runs against {}",
-        confirmation.primary, c.change_pct, c.baseline.n, c.candidate.n, confirmation.baseline
+        "{} {} against {}",
+        confirmation.primary,
+        effect(&metric.confirmed),
+        confirmation.baseline
     )
 }
 

@@ -3,21 +3,32 @@
 use std::time::Duration;
 
 use crate::domain::fingerprint;
-use crate::domain::search::{SettingsError, Tool, TuneOutcome, Tuner};
-use crate::domain::types::{Profile, Verdict};
-use crate::ports::{
-    NewProfile, NewSession, NoticeLevel, SessionEnd, SessionKind, SessionState, StoredVerdict,
-};
+use crate::domain::search::{SearchSpace, SettingsError, Tuner};
+use crate::domain::types::Verdict;
+use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
-use super::measure::{Bench, joined, stage_infos};
+use super::measure::{Bench, stage_infos};
 use super::message::{JobError, TuneRequest};
 use super::prepare::{self, TuneConfig, Workplace};
 use super::report::{self, Overhead};
 
+mod save;
+
+use save::save;
+pub use save::save_profile;
+
 /// Code of the error of a session whose baseline does not run: resuming it would end the same way.
 pub const NOTHING_RUNS: &str = "nothing-runs";
+/// Code of the error where there is nothing to go on with.
+pub const NOT_RESUMABLE: &str = "not-resumable";
+
+/// There is no session of that number.
+pub(super) fn no_session(id: i64) -> JobError {
+    JobError::new("no-session", format!("no session {id} here"))
+        .hint("`flux history` lists every session")
+}
 
 /// Searches, confirms, and stores a profile if there is a winner.
 ///
@@ -31,7 +42,7 @@ pub fn perform(
     let begun = ports.clock.elapsed();
     let _measuring = ports.store.begin_measuring()?;
     let (place, config, session) = match request.resume {
-        Some(id) => resumed(id, ports)?,
+        Some(id) => resumed(id, request.save, ports)?,
         None => begun_anew(request, ports)?,
     };
     let searched = search(&place, &config, session, begun, ports, context);
@@ -92,26 +103,18 @@ pub(super) fn begin(
 }
 
 /// A stored session's workplace as it is now; refused when the fingerprint is another.
-fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
-    let session = ports.store.session(id)?.ok_or_else(|| {
-        JobError::new("no-session", format!("there is no session {id}"))
-            .hint("`flux history` lists them")
-    })?;
+fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
+    let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
     let ended = session.end.as_ref().map(|e| e.state);
     if session.begun.kind != SessionKind::Tune || ended == Some(SessionState::Done) {
-        return Err(JobError::new(
-            "not-resumable",
-            format!("session {id} has nothing to resume"),
-        )
-        .hint("start a new one without --resume")
-        .into());
+        return Err(
+            JobError::new(NOT_RESUMABLE, format!("session {id} has nothing to resume"))
+                .hint("start a new one without --resume")
+                .into(),
+        );
     }
-    let config: TuneConfig = serde_json::from_value(session.begun.config.clone()).map_err(|e| {
-        JobError::new(
-            "resume",
-            format!("session {id} has an unreadable plan: {e}"),
-        )
-    })?;
+    let mut config = config_of(&session)?;
+    config.request.save = save;
     let digest = &session.begun.runtime.digest;
     let dir = session.begun.runtime.dir.display().to_string();
     let known = ports
@@ -124,7 +127,7 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     let model = &session.begun.model.path;
     let reserve = config.request.memory_reserve;
     let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
-    same_space(id, &config, &place)?;
+    same_space(id, "resumed", &config, &place.space)?;
     if place.model.digest != session.begun.model.digest {
         return Err(JobError::new(
             "model-changed",
@@ -152,9 +155,14 @@ fn resumed(id: i64, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended
     Ok((place, config, id))
 }
 
-/// A session goes on only with settings that mean what they meant when it began.
-fn same_space(id: i64, config: &TuneConfig, place: &Workplace) -> Result<(), JobError> {
-    let changed = match config.digest_in(&place.space) {
+/// A session is resumed or its winner saved only with settings that mean what they meant when it began.
+fn same_space(
+    id: i64,
+    done: &str,
+    config: &TuneConfig,
+    space: &SearchSpace,
+) -> Result<(), JobError> {
+    let changed = match config.digest_in(space) {
         Ok(now) if config.space.as_ref().is_none_or(|then| *then == now) => return Ok(()),
         Ok(_) => "changed what its settings mean since".to_owned(),
         Err(SettingsError::UnknownValue { name, value, .. }) => {
@@ -165,9 +173,17 @@ fn same_space(id: i64, config: &TuneConfig, place: &Workplace) -> Result<(), Job
     };
     Err(JobError::new(
         "space-changed",
-        format!("session {id} cannot be resumed: the search space {changed}"),
+        format!("session {id} cannot be {done}: the search space {changed}"),
     )
     .hint("install the search space it began with again, or start a new session"))
+}
+
+/// The request and the plan a session was begun with.
+fn config_of(session: &Session) -> Result<TuneConfig, JobError> {
+    serde_json::from_value(session.begun.config.clone()).map_err(|e| {
+        let headline = format!("session {} has an unreadable plan: {e}", session.id);
+        JobError::new("resume", headline)
+    })
 }
 
 fn search(
@@ -178,10 +194,12 @@ fn search(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<(serde_json::Value, Option<Verdict>), Ended> {
-    let mut bench = Bench::new(ports, place, config.plan.tests(), session);
+    let mut bench = Bench::new(ports, place, &config.plan.objective, session);
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
-    context.started("tune", Some(session), stage_infos(&tuner));
+    let primary = config.plan.objective.primary();
+    context.started("tune", Some(session), stage_infos(&tuner), Some(primary));
+    bench.tell_earlier(config.plan.clone(), context)?;
     if !bench.run_ids.is_empty() {
         let kept = format!(
             "goes on after the {} runs kept of session {session}",
@@ -196,7 +214,11 @@ fn search(
             .hint(failure.class.advice())
             .into());
     }
-    let profile = save(place, config, session, &outcome, &bench.run_ids, ports)?;
+    let profile = if config.request.save {
+        save(place, config, session, &outcome, &bench.run_ids, ports)?
+    } else {
+        None
+    };
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
@@ -210,69 +232,7 @@ fn search(
         &bench.run_ids,
         &overhead,
     )?;
-    Ok((document, outcome.verdict))
-}
-
-/// Stores the winner, if there is one; a session that was killed after it had stored its profile does not store it
-/// twice.
-fn save(
-    place: &Workplace,
-    config: &TuneConfig,
-    session: i64,
-    outcome: &TuneOutcome,
-    run_ids: &[i64],
-    ports: &Ports,
-) -> Result<Option<Profile>, Ended> {
-    let Some(settings) = outcome.winner.clone() else {
-        return Ok(None);
-    };
-    let stored = ports.store.profiles()?;
-    if let Some(stored) = stored.into_iter().find(|p| p.session == session) {
-        return Ok(Some(stored));
-    }
-    let launch = |tool| {
-        place
-            .space
-            .launch(&settings, tool)
-            .map_err(|e| Ended::from(JobError::new("settings", e.to_string())))
-    };
-    let mut profile = Profile {
-        id: 0,
-        session,
-        fingerprint: place.fingerprint.hash.clone(),
-        runtime_digest: place.runtime.digest.clone(),
-        model_digest: place.model.digest.clone(),
-        goal: config.request.goal,
-        bench: joined(&place.target, launch(Tool::Bench)?),
-        server: joined(&place.target, launch(Tool::Server)?),
-        settings: settings.clone(),
-        created_at: ports.clock.now(),
-        simulated: place.machine.simulated,
-    };
-    let introduced_by = outcome
-        .introduced_by
-        .iter()
-        .filter_map(|(d, seq)| Some((d.clone(), *run_ids.get(*seq as usize)?)))
-        .collect();
-    let confirmed = |v: &StoredVerdict| v.settings == settings && v.verdict == Verdict::Improved;
-    let verdict = ports
-        .store
-        .verdicts(session)?
-        .into_iter()
-        .rev()
-        .find(confirmed);
-    let verdict_id = verdict.map(|v| v.id).ok_or_else(|| {
-        JobError::new(
-            "no-verdict",
-            "the winner's confirmation is not in the store: nothing was saved",
-        )
-    })?;
-    profile.id = ports.store.save_profile(&NewProfile {
-        profile: profile.clone(),
-        introduced_by,
-        verdict_id,
-    })?;
-    Ok(Some(profile))
+    Ok((super::install::to_json(&document)?, outcome.verdict))
 }
 
 /// Ends a stored session as its job ended; the job's result.

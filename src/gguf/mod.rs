@@ -14,7 +14,7 @@ mod tensor_type;
 mod vocabulary;
 mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::domain::types::{ModelInfo, ModelListing};
 use crate::ports::{CancelToken, Models, PortResult, SynthRequest};
@@ -23,6 +23,17 @@ pub use error::HeaderError;
 pub use header::{Header, Tensor, Value};
 pub use model::Model;
 pub use tensor_type::TensorType;
+
+/// Model folders of llama.cpp, Hugging Face and LM Studio, below the home folder.
+const USUAL: &[&str] = &[
+    "models",
+    ".cache/llama.cpp",
+    "Library/Caches/llama.cpp",
+    "AppData/Local/llama.cpp",
+    ".cache/huggingface/hub",
+    ".lmstudio/models",
+    ".cache/lm-studio/models",
+];
 
 /// Model files on this machine's disks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,5 +59,12 @@ impl Models for GgufModels {
 
     fn shapes(&self) -> Vec<String> {
         shapes::all().into_iter().map(|shape| shape.name).collect()
+    }
+
+    fn usual_dirs(&self) -> Vec<PathBuf> {
+        let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
+        home.map_or_else(Vec::new, |home| {
+            USUAL.iter().map(|dir| home.join(dir)).collect()
+        })
     }
 }

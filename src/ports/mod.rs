@@ -2,12 +2,14 @@
 
 mod cancel;
 mod history;
+mod servers;
 mod store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::doctor::Facts;
 use crate::domain::search::SearchSpace;
 use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
@@ -18,6 +20,7 @@ use crate::domain::types::{
 
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.
@@ -75,6 +78,15 @@ pub trait MachineProbe: Send + Sync {
 
     /// The host alone, for changing readings (RAM available, load).
     fn host(&self) -> Host;
+
+    /// What would spoil a measurement and is in no reading: about this process and the folder it keeps its data in.
+    fn facts(&self, data_dir: &Path) -> Facts;
+
+    /// Writes a scan down as a fixture into `dir`, secrets hidden, and returns the file.
+    ///
+    /// # Errors
+    /// The folder holds something already, or cannot be written.
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf>;
 }
 
 /// Time, so that tests own it.
@@ -175,6 +187,9 @@ pub trait Models: Send + Sync {
 
     /// The shapes `synthesise` knows.
     fn shapes(&self) -> Vec<String>;
+
+    /// Folders in which llama.cpp and others keep models on this system, whether they exist or not.
+    fn usual_dirs(&self) -> Vec<PathBuf>;
 }
 
 /// What to synthesise.

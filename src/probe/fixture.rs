@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::domain::doctor::Facts;
 use crate::domain::types::{Host, Machine, Runtime};
 use crate::ports::{MachineProbe, PortError, PortResult};
 
@@ -57,6 +58,15 @@ impl MachineProbe for FixtureProbe {
 
     fn host(&self) -> Host {
         self.machine.host.clone()
+    }
+
+    /// Of this machine, not of the exported one: nothing is known.
+    fn facts(&self, _: &Path) -> Facts {
+        Facts::default()
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        super::export(machine, runtimes, dir)
     }
 }
 

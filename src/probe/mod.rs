@@ -3,6 +3,7 @@
 //! Raw facts only: grouping and judging are in `domain::machine`. What cannot be read is a status, never an error.
 
 mod export;
+mod facts;
 mod fixture;
 mod host;
 mod reader;

@@ -1,10 +1,13 @@
 //! This machine, read now.
 
-use crate::domain::types::{Host, Machine, VulkanReport};
-use crate::ports::MachineProbe;
+use std::path::{Path, PathBuf};
+
+use crate::domain::doctor::Facts;
+use crate::domain::types::{Host, Machine, Runtime, VulkanReport};
+use crate::ports::{MachineProbe, PortResult};
 
 use super::system_root::SystemRoot;
-use super::{host, sources, system_gpus, vulkan};
+use super::{facts, host, sources, system_gpus, vulkan};
 
 /// Reads this machine each time it is asked.
 #[derive(Debug, Clone, Default)]
@@ -46,5 +49,13 @@ impl MachineProbe for MachineReader {
 
     fn host(&self) -> Host {
         host::host(&self.root)
+    }
+
+    fn facts(&self, data_dir: &Path) -> Facts {
+        facts::facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        super::export(machine, runtimes, dir)
     }
 }

@@ -79,6 +79,11 @@ impl SqliteStore {
         })
     }
 
+    /// Is there a database in this folder?
+    pub fn is_in(data_dir: &Path) -> bool {
+        data_dir.join(open::FILE).exists()
+    }
+
     /// What opening found.
     pub fn opened(&self) -> &Opened {
         &self.opened

@@ -19,7 +19,7 @@ use super::error::{damaged, io_error, newer, sql_error};
 use super::lock::MeasureLock;
 
 /// The database in the data folder.
-const FILE: &str = "flux.db";
+pub(super) const FILE: &str = "flux.db";
 /// Held while one Flux checks, sets aside or migrates, so that two starting at once do it in turn.
 const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.

@@ -1,11 +1,12 @@
 //! Vulkan asked in a process of its own: a driver brings tens of megabytes (Mesa's LLVM) and memory of the GPU that
 //! would stay in a measuring Flux, and one that crashes or hangs takes only that process with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::domain::types::{Host, Machine, VulkanReport, VulkanStatus};
-use crate::ports::{CancelToken, MachineProbe};
+use crate::domain::doctor::Facts;
+use crate::domain::types::{Host, Machine, Runtime, VulkanReport, VulkanStatus};
+use crate::ports::{CancelToken, MachineProbe, PortResult};
 use crate::probe::{MachineReader, vulkan};
 use crate::runtime::process::{EndReason, Ended, Flow, Spec, run};
 
@@ -64,6 +65,14 @@ impl MachineProbe for VulkanApart {
 
     fn host(&self) -> Host {
         self.reader.host()
+    }
+
+    fn facts(&self, data_dir: &Path) -> Facts {
+        self.reader.facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.reader.export(machine, runtimes, dir)
     }
 }
 

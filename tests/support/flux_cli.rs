@@ -96,17 +96,21 @@ pub fn document(command: &mut Command) -> Value {
     document
 }
 
-/// Asserts that a command failed with this status, nothing on stdout, and exactly one `error:`; returns the sentence
-/// after it.
+/// Asserts that a command failed with this status, nothing on stdout but the same error as JSON, and exactly one
+/// `error:`; returns the sentence after it.
 pub fn refused(output: &Output, status: i32) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(status), "{stderr}");
-    assert!(output.stdout.is_empty(), "{:?}", output.stdout);
     assert!(!stderr.contains("panicked"), "{stderr}");
     let errors: Vec<&str> = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("error: "))
         .collect();
     assert_eq!(errors.len(), 1, "{stderr}");
+    if !output.stdout.is_empty() {
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["schema"], 1);
+        assert_eq!(document["error"]["headline"], errors[0]);
+    }
     errors[0].to_owned()
 }

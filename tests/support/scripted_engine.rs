@@ -1,17 +1,18 @@
 //! An engine on a scripted runner: real store, real model file, an exported machine, no processes.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flux::config::{SettingsFile, SpaceFile};
+use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
-    Backend, Failure, FailureClass, Goal, Host, Machine, RawOutput, RequestShape, Run, RunOutcome,
-    RunProgress, RunRequest, Runtime, TestSamples, Timestamp,
+    Backend, Failure, FailureClass, Host, Machine, RawOutput, Run, RunOutcome, RunProgress,
+    RunRequest, Runtime, TestSamples, Timestamp,
 };
 use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneRequest};
 use flux::engine::{Engine, Ports};
@@ -21,6 +22,7 @@ use flux::ports::{
     SynthRequest, Telemetry, TelemetrySource,
 };
 use flux::probe::FixtureProbe;
+use flux::runtime::server::LlamaServers;
 use flux::store::{Access, SqliteStore};
 
 use super::flux_cli::Bed;
@@ -181,6 +183,14 @@ impl MachineProbe for AsIfReal {
     fn host(&self) -> Host {
         self.0.host()
     }
+
+    fn facts(&self, data_dir: &Path) -> Facts {
+        self.0.facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.0.export(machine, runtimes, dir)
+    }
 }
 
 /// One sensor of the host, always at 7.
@@ -255,6 +265,7 @@ impl Desk {
                 asked: AtomicU32::new(0),
                 valid: AtomicU32::new(0),
             }),
+            servers: Arc::new(LlamaServers),
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
@@ -270,6 +281,13 @@ impl Desk {
         Engine::new(self.ports.clone())
     }
 
+    /// Gives its build this llama-server.
+    pub fn serves_with(&mut self, server: std::path::PathBuf) {
+        let mut runtime = self.bed.fake.runtime(&[]);
+        runtime.server = Some(server);
+        self.ports.runtimes = Arc::new(OneRuntime(runtime));
+    }
+
     /// The same desk on another machine.
     pub fn moves_to(&mut self, machine: &str) {
         self.ports.probe = AsIfReal::load(machine);
@@ -283,21 +301,10 @@ impl Desk {
     /// The same with so many processes per arm in the confirmation.
     pub fn tune_with(&self, resume: Option<i64>, processes: u32) -> Command {
         Command::Tune(TuneRequest {
-            model: self.bed.model.clone(),
-            runtime: None,
-            device: None,
-            goal: Goal::Generation,
-            request_shape: RequestShape::default(),
-            allow_kv_quant: false,
-            repetitions: None,
             processes: Some(processes),
-            time_limit_secs: None,
             only: vec!["flash-attn".to_owned()],
-            prompt_tokens: None,
-            generated_tokens: None,
-            depth: 0,
-            memory_reserve: None,
             resume,
+            ..TuneRequest::new(self.bed.model.clone())
         })
     }
 

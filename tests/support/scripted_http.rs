@@ -1,4 +1,5 @@
 //! An HTTP server on loopback that answers each path by its script: status and body in turn, the last for ever.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};

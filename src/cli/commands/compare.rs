@@ -9,9 +9,9 @@ use crate::cli::args::Compare;
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::{Output, print, print_json, say};
 use crate::cli::render::comparison;
-use crate::cli::text::clean;
 use crate::domain::bench_record::{Parsed, parse};
 use crate::domain::compare::{Report, compare};
+use crate::domain::text::{Metric, clean};
 
 /// Compares the files.
 ///
@@ -36,7 +36,7 @@ pub fn run(args: &Compare, output: &Output) -> CliResult {
     let metrics: Vec<_> = report
         .metrics
         .iter()
-        .map(|metric| comparison::Metric {
+        .map(|metric| Metric {
             label: metric.test.to_string(),
             comparison: metric.comparison.clone(),
             plain: None,

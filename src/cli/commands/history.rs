@@ -5,21 +5,19 @@ use serde_json::json;
 use crate::cli::args::{Export, ExportFormat, History, Show};
 use crate::cli::error::CliResult;
 use crate::cli::file;
-use crate::cli::output::{Output, print};
-use crate::cli::render::session::Evidence;
+use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::{csv, history, session};
-use crate::cli::text::clean;
-use crate::engine::Ports;
+use crate::domain::text::clean;
+use crate::engine::evidence::evidence;
 
 use super::open::Place;
-use super::tune::no_session;
 
 /// Lists sessions.
 ///
 /// # Errors
 /// The database cannot be read.
 pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
-    let sessions = place.look(output)?.store.sessions(args.limit)?;
+    let sessions = place.look_back(output)?.store.sessions(args.limit)?;
     let document = json!({ "schema": 1, "sessions": sessions });
     output.print_either(&document, || history::list(&sessions, output.style))
 }
@@ -29,8 +27,8 @@ pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
 /// # Errors
 /// There is none of that number; the database cannot be read.
 pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
-    let evidence = evidence(args.id, &place.look(output)?)?;
-    output.print_either(&document(&evidence), || {
+    let evidence = evidence(args.id, &place.look_back(output)?)?;
+    output.print_either(&evidence, || {
         session::show(&evidence, output.verbose, output.style)
     })
 }
@@ -40,9 +38,9 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
 /// # Errors
 /// As `show`; the file exists or cannot be written.
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
-    let evidence = evidence(args.id, &place.look(output)?)?;
+    let evidence = evidence(args.id, &place.look_back(output)?)?;
     let text = match args.format {
-        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&document(&evidence))?),
+        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&evidence)?),
         ExportFormat::Csv => csv::samples(evidence.session.id, &evidence.runs),
     };
     let Some(path) = &args.output else {
@@ -50,30 +48,8 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     };
     file::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
+    if output.json {
+        print_json(&json!({ "schema": 1, "written": path }))?;
+    }
     Ok(())
-}
-
-fn evidence(id: i64, ports: &Ports) -> CliResult<Evidence> {
-    let store = &ports.store;
-    let session = store.session(id)?.ok_or_else(|| no_session(id))?;
-    let mut profiles = store.profiles()?;
-    profiles.retain(|profile| profile.session == id);
-    Ok(Evidence {
-        session,
-        runs: store.runs(id)?,
-        verdicts: store.verdicts(id)?,
-        notices: store.notices(id)?,
-        profiles,
-    })
-}
-
-fn document(evidence: &Evidence) -> serde_json::Value {
-    json!({
-        "schema": 1,
-        "session": evidence.session,
-        "runs": evidence.runs,
-        "verdicts": evidence.verdicts,
-        "notices": evidence.notices,
-        "profiles": evidence.profiles,
-    })
 }

@@ -8,6 +8,7 @@ mod history;
 mod models;
 mod open;
 mod quickstart;
+mod report;
 mod run;
 mod runtime;
 mod scan;
@@ -23,11 +24,10 @@ use crate::wiring;
 /// # Errors
 /// As the command.
 pub fn run(cli: Cli, output: &Output) -> CliResult {
+    let place = open::Place::new(cli.global.data_dir);
     let Some(action) = cli.command else {
-        return desktop::run();
+        return desktop::run(&place);
     };
-    let data_dir = cli.global.data_dir;
-    let place = open::Place::new(data_dir);
     match action {
         Action::Compare(args) => compare::run(&args, output),
         Action::Scan(args) => scan::run(&args, &place, output),
@@ -40,6 +40,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
+        Action::Report(args) => report::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::Quickstart(args) => quickstart::run(args, &place, output),

@@ -7,13 +7,11 @@ use crate::cli::error::CliResult;
 use crate::cli::job::Jobs;
 use crate::cli::output::Output;
 use crate::cli::render::runtimes;
-use crate::domain::types::{Backend, DeviceKind, Machine, Runtime, VulkanStatus};
+use crate::domain::types::{Backend, Runtime};
 use crate::engine::message::Command;
+use crate::engine::quick::backend_for;
 
 use super::open::Place;
-
-/// PCI vendor id of NVIDIA.
-const NVIDIA: u32 = 0x10de;
 
 /// Lists, adds, installs or removes.
 ///
@@ -51,31 +49,7 @@ pub fn install(jobs: &mut Jobs, backend: Backend, output: &Output) -> CliResult<
 fn done(what: &str, runtime: &Runtime, output: &Output) -> CliResult {
     let document = json!({ "schema": 1, "runtime": runtime });
     output.print_either(&document, || {
-        let dir = crate::cli::text::clean(&runtime.dir.display().to_string());
+        let dir = crate::domain::text::clean(&runtime.dir.display().to_string());
         format!("{what} {}: {dir}\n", runtimes::one(runtime))
     })
-}
-
-/// The backend that uses this machine's GPU: Metal on Apple, Vulkan where a real device answers, CUDA where only
-/// NVIDIA's own driver does, else the CPU.
-pub fn backend_for(machine: &Machine) -> Backend {
-    let real_vulkan = machine
-        .vulkan
-        .entries
-        .iter()
-        .any(|e| e.kind != DeviceKind::Software);
-    let ready = matches!(machine.vulkan.status, VulkanStatus::Ready { .. });
-    let nvidia_driver = machine
-        .system_gpus
-        .iter()
-        .any(|gpu| gpu.vendor_id == NVIDIA && gpu.kernel_driver.as_deref() == Some("nvidia"));
-    if machine.host.os.to_lowercase().contains("macos") {
-        Backend::Metal
-    } else if ready && real_vulkan {
-        Backend::Vulkan
-    } else if nvidia_driver {
-        Backend::Cuda
-    } else {
-        Backend::Cpu
-    }
 }

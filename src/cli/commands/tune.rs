@@ -8,17 +8,14 @@ use crate::cli::args::{Tune, Workload};
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::{Output, print, print_json};
+use crate::cli::render::tune::Context;
 use crate::cli::render::{plan, tune};
 use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
 use crate::engine::prepare;
-use crate::engine::tune::NOTHING_RUNS;
-use crate::ports::{SessionKind, SessionState};
+use crate::engine::resume::resumable;
 
 use super::open::Place;
-
-/// Sessions looked through for one to go on with.
-const RESUME_DEPTH: u32 = 1000;
 
 /// Tunes, or says what would be tried.
 ///
@@ -34,39 +31,51 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
     let request = request(args, &ports)?;
     if dry {
         let document = prepare::dry_run(&request, &ports)?;
-        return show(&document, output, |document| {
-            plan::dry_run(document, output.style)
-        });
+        return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
     let mut jobs = Jobs::start(ports)?;
-    let model = request.model.clone();
+    let said = Said {
+        model: request.model.clone(),
+        runtime: request.runtime.clone(),
+        data_dir: place.data_dir().map(Path::to_owned),
+    };
     let document = jobs.run(Command::Tune(request), output)?;
-    print_result(&document, &model, output)
+    print_result(document, &said, output)
 }
 
-/// Prints a result document of `tune` or `ab`.
+/// What the user said that the next command must repeat.
+pub struct Said {
+    /// The model.
+    pub model: PathBuf,
+    /// `--runtime`.
+    pub runtime: Option<String>,
+    /// `--data-dir`.
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Said {
+    /// Calls `text` with what a result's text needs.
+    pub fn in_context(&self, output: &Output, text: impl FnOnce(Context) -> String) -> String {
+        let data_dir = self.data_dir.as_ref().map(|d| d.display().to_string());
+        text(Context {
+            model: &self.model.display().to_string(),
+            runtime: self.runtime.as_deref(),
+            data_dir: data_dir.as_deref(),
+            style: output.style,
+        })
+    }
+}
+
+/// Prints a result document of `tune`.
 ///
 /// # Errors
 /// stdout cannot be written.
-pub fn print_result(document: &Value, model: &Path, output: &Output) -> CliResult {
-    let model = model.display().to_string();
-    let context = tune::Context {
-        model: &model,
-        style: output.style,
-    };
-    show(document, output, |document| tune::result(document, context))
-}
-
-fn show(
-    document: &Value,
-    output: &Output,
-    text: impl FnOnce(&Value) -> Result<String, serde_json::Error>,
-) -> CliResult {
+pub fn print_result(document: Value, said: &Said, output: &Output) -> CliResult {
     if output.json {
-        print_json(document)
-    } else {
-        print(&text(document)?)
+        return print_json(&document);
     }
+    let document = serde_json::from_value(document)?;
+    print(&said.in_context(output, |context| tune::result(&document, context)))
 }
 
 fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
@@ -104,65 +113,6 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         depth,
         memory_reserve: None,
         resume,
+        save: true,
     })
-}
-
-/// The session to go on with: the one named, else the newest `tune` without a result (of this model, where one is
-/// given) that may still get one: it was killed or cancelled, or failed for want of a disk, not of a baseline.
-fn resumable(
-    named: Option<i64>,
-    model: Option<PathBuf>,
-    ports: &Ports,
-) -> CliResult<(PathBuf, i64)> {
-    if let Some(id) = named {
-        let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
-        if session.begun.kind != SessionKind::Tune {
-            return Err(CliError::failed(format!(
-                "session {id} is no `flux tune` session"
-            )));
-        }
-        let measured = session.begun.model.path;
-        if model
-            .as_ref()
-            .is_some_and(|given| !same_file(given, &measured))
-        {
-            return Err(CliError::usage(format!(
-                "session {id} measures another model: {}",
-                measured.display()
-            ))
-            .hint("leave -m out to go on with it"));
-        }
-        return Ok((measured, id));
-    }
-    for line in ports.store.sessions(RESUME_DEPTH)? {
-        if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {
-            continue;
-        }
-        let Some(session) = ports.store.session(line.id)? else {
-            continue;
-        };
-        let is_hopeless = session
-            .end
-            .is_some_and(|e| e.result["code"] == NOTHING_RUNS);
-        let path = session.begun.model.path;
-        match &model {
-            _ if is_hopeless => {}
-            Some(wanted) if !same_file(wanted, &path) => {}
-            _ => return Ok((model.unwrap_or(path), line.id)),
-        }
-    }
-    Err(CliError::failed("no unfinished session to go on with")
-        .hint("`flux history` lists every session"))
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
-    }
-}
-
-/// There is no session of that number.
-pub fn no_session(id: i64) -> CliError {
-    CliError::failed(format!("no session {id} here")).hint("`flux history` lists every session")
 }

@@ -8,7 +8,7 @@ use crate::engine::message::EventKind;
 use crate::ports::NoticeLevel;
 
 use super::output::{Output, notice_line, say};
-use super::text::clean;
+use crate::domain::text::clean;
 
 use state::{State, lasting_line};
 

@@ -1,7 +1,7 @@
 //! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
 use crate::cli::output::notice_line;
-use crate::cli::text::{capitalised, change, clean, count, rate, settings_words, span};
+use crate::domain::text::{capitalised, change, clean, count, rate, settings_words, span};
 use crate::domain::types::{PlannedRun, Settings};
 use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 
@@ -47,6 +47,7 @@ impl State {
                 self.doing.clone_from(doing);
             }
             EventKind::Screened(candidate) => self.rank(candidate),
+            EventKind::Earlier(earlier) => self.apply(earlier),
             _ => {}
         }
     }
@@ -70,6 +71,7 @@ impl State {
             return match self.job_kind.as_str() {
                 "install" => "Installing llama.cpp".to_owned(),
                 "synth" => "Writing the model".to_owned(),
+                "serve" => "Loading the model".to_owned(),
                 other => capitalised(&clean(other)),
             };
         }
@@ -181,8 +183,9 @@ pub fn lasting_line(event: &EventKind) -> Option<String> {
             settings,
             confirmation,
         } => Some(verdict_line(settings, confirmation)),
+        EventKind::Serving { url, model, .. } => Some(format!("serving {} at {url}", clean(model))),
         EventKind::Notice(notice) => Some(notice_line(notice)),
-        EventKind::Progress { .. } | EventKind::Finished(_) => None,
+        EventKind::Progress { .. } | EventKind::Earlier(_) | EventKind::Finished(_) => None,
     }
 }
 
@@ -269,6 +272,7 @@ mod tests {
                         runs: 8,
                     })
                     .to_vec(),
+                primary: Some("tg128".to_owned()),
             },
             EventKind::Stage {
                 name: "screening".to_owned(),
@@ -341,6 +345,7 @@ mod tests {
                 purpose: "graphics-queue=on\u{1b}[2J".to_owned(),
             }),
             metrics: BTreeMap::from([("tg128".to_owned(), 38.2)]),
+            scores: vec![38.1, 38.3],
             failure: None,
             wall_secs: 31.0,
         };
@@ -371,6 +376,7 @@ mod tests {
             job_kind: "synth".to_owned(),
             session: None,
             plan: vec![],
+            primary: None,
         });
         state.apply(&EventKind::Progress {
             done: 512,

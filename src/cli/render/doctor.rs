@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{capitalised, clean};
 use crate::domain::doctor::{Finding, Level};
+use crate::domain::text::{capitalised, clean};
 
 /// Findings with their advice, or that there are none.
 pub fn findings(findings: &[Finding], style: Style) -> String {

@@ -3,14 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{clean, moment};
+use crate::domain::text::{clean, moment, shell_command};
 use crate::engine::run::{Explanation, RunPlan};
-
-use super::shell;
 
 /// The command to paste.
 pub fn command(plan: &RunPlan) -> String {
-    shell::command(&plan.env, &plan.argv)
+    shell_command(&plan.env, &plan.argv)
 }
 
 /// Each setting with its evidence, then the command.

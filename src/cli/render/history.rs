@@ -1,7 +1,7 @@
 //! Sessions as a table, newest first.
 
 use crate::cli::output::Style;
-use crate::cli::text::{clean, moment};
+use crate::domain::text::{clean, moment};
 use crate::domain::types::Verdict;
 use crate::ports::{SessionKind, SessionLine, SessionState};
 

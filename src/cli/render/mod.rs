@@ -12,6 +12,5 @@ pub mod runtimes;
 pub mod scan;
 mod scan_gpu;
 pub mod session;
-pub mod shell;
 pub mod table;
 pub mod tune;

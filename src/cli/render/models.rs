@@ -3,37 +3,14 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{clean, count, parameters};
+use crate::domain::text::{clean, count, parameters};
 use crate::domain::types::{Bytes, ModelInfo, ModelKind, ModelListing};
+use crate::engine::models::needs;
 
 use super::table::{Align, Table};
 
-/// Context for which the KV cache is counted: llama.cpp's usual working size; shorter where the model ends earlier.
-const CONTEXT: u64 = 4096;
-
 /// Tensor types shown of a quant mix; the rest is in `--json`.
 const MIX_SHOWN: usize = 2;
-
-/// Weights and an f16 KV cache at 4,096 tokens; the flag says that the KV cache is in it.
-pub fn needs(model: &ModelInfo) -> (Bytes, bool) {
-    match model.kv_bytes_per_token_f16 {
-        Some(per_token) => {
-            let context = model
-                .context_length
-                .map_or(CONTEXT, |longest| longest.min(CONTEXT));
-            (
-                Bytes(
-                    model
-                        .tensor_bytes
-                        .0
-                        .saturating_add(per_token.0.saturating_mul(context)),
-                ),
-                true,
-            )
-        }
-        None => (model.tensor_bytes, false),
-    }
-}
 
 /// The models, then what is wrong and worth knowing.
 pub fn list(listings: &[ModelListing], style: Style) -> String {
@@ -168,22 +145,6 @@ mod tests {
             kv_bytes_per_token_f16: Some(Bytes(147_456)),
             notices: vec![],
         }
-    }
-
-    #[test]
-    fn a_model_needs_its_weights_and_its_cache() {
-        // 2 GiB + 147,456 × 4,096 B = 2 GiB + 576 MiB.
-        assert_eq!(needs(&model()), (Bytes::mib(2048 + 576), true));
-        let short = ModelInfo {
-            context_length: Some(2048),
-            ..model()
-        };
-        assert_eq!(needs(&short), (Bytes::mib(2048 + 288), true));
-        let unknown = ModelInfo {
-            kv_bytes_per_token_f16: None,
-            ..model()
-        };
-        assert_eq!(needs(&unknown), (Bytes::gib(2), false));
     }
 
     #[test]

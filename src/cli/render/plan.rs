@@ -2,43 +2,16 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-use serde_json::Value;
-
 use crate::cli::output::Style;
-use crate::cli::text::{clean, count, settings_words, span};
-use crate::domain::types::{Launch, Settings};
+use crate::domain::text::{clean, settings_words, shell_command};
+use crate::engine::report::DryRun;
 
-use super::refusals::{self, Refusal};
-use super::shell;
+use super::refusals;
 use super::table::{Align, Table};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Document {
-    tests: Vec<String>,
-    candidates: Vec<Candidate>,
-    refused: Vec<Refusal>,
-    expected_secs: Option<f64>,
-    processes: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Candidate {
-    settings: Settings,
-    description: String,
-    #[serde(flatten)]
-    launch: Launch,
-}
-
 /// The plan as text.
-///
-/// # Errors
-/// The document has another shape.
-pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Error> {
-    let document = Document::deserialize(document)?;
-    let mut text = format!("{}\n", style.heading(&title(&document)));
+pub fn dry_run(document: &DryRun, style: Style) -> String {
+    let mut text = format!("{}\n", style.heading(&document.summary()));
     if !document.tests.is_empty() {
         let _ = writeln!(
             text,
@@ -54,7 +27,7 @@ pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Err
     for candidate in &document.candidates {
         table.row([
             settings_words(&candidate.settings),
-            shell::command(&candidate.launch.env, &candidate.launch.args),
+            shell_command(&candidate.launch.env, &candidate.launch.args),
             clean(&candidate.description),
         ]);
     }
@@ -65,19 +38,7 @@ pub fn dry_run(document: &Value, style: Style) -> Result<String, serde_json::Err
     if !refused.is_empty() {
         let _ = write!(text, "\n{refused}");
     }
-    Ok(text)
-}
-
-fn title(document: &Document) -> String {
-    let mut parts = vec![count(document.candidates.len() as u64, "candidate")];
-    if let Some(processes) = document.processes {
-        parts.push(format!("about {processes} llama-bench processes"));
-    }
-    match document.expected_secs {
-        Some(secs) => parts.push(format!("about {}", span(secs))),
-        None => parts.push("time unknown until the baseline has run".to_owned()),
-    }
-    parts.join(", ")
+    text
 }
 
 #[cfg(test)]
@@ -97,7 +58,7 @@ mod tests {
             "processes": 40
         });
         assert_eq!(
-            dry_run(&document, Style::PLAIN).unwrap(),
+            dry_run(&serde_json::from_value(document).unwrap(), Style::PLAIN),
             "1 candidate, about 40 llama-bench processes, about 25 min\n\
              Each measured on pp512, tg128\n\
              \x20 Candidate          Environment and arguments             What it does\n\

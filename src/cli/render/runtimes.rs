@@ -1,7 +1,7 @@
 //! llama.cpp builds as a table.
 
 use crate::cli::output::Style;
-use crate::cli::text::clean;
+use crate::domain::text::clean;
 use crate::domain::types::{Runtime, RuntimeOrigin};
 
 use super::table::{Align, Table};

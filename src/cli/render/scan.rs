@@ -3,31 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{capitalised, clean};
-use crate::domain::machine::{Gpu, no_gpu};
-use crate::domain::types::{
-    FieldChange, Fingerprint, Host, Machine, Runtime, TelemetrySourceStatus, VulkanStatus,
-};
+use crate::domain::machine::no_gpu;
+use crate::domain::text::{capitalised, clean};
+use crate::domain::types::{FieldChange, Host, Machine, TelemetrySourceStatus, VulkanStatus};
+use crate::engine::scan::Scan;
 
 use super::scan_gpu;
 use super::table::{Align, Table, pairs};
-
-/// Everything `flux scan` found out.
-#[derive(Debug)]
-pub struct Scan {
-    /// Raw readings, secrets hidden.
-    pub machine: Machine,
-    /// GPUs, one per card.
-    pub gpus: Vec<Gpu>,
-    /// Builds.
-    pub runtimes: Vec<Runtime>,
-    /// The machine's key.
-    pub fingerprint: Fingerprint,
-    /// The key with each build, in the order of `runtimes`.
-    pub runtime_fingerprints: Vec<Fingerprint>,
-    /// What changed since the last scan; `None` where there is none to compare with.
-    pub changes: Option<Vec<FieldChange>>,
-}
 
 /// The whole scan.
 pub fn full(scan: &Scan, style: Style) -> String {
@@ -232,7 +214,7 @@ pub fn changed(changes: &[FieldChange]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::types::VulkanReport;
+    use crate::domain::types::{Fingerprint, VulkanReport};
     use std::collections::BTreeMap;
 
     fn scan() -> Scan {
@@ -270,6 +252,7 @@ mod tests {
                 old: Some("22.20".to_owned()),
                 new: None,
             }]),
+            notices: vec![],
         }
     }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::cli::text::{capitalised, clean};
 use crate::domain::machine::Gpu;
+use crate::domain::text::{capitalised, clean};
 use crate::domain::types::{Bytes, DeviceKind, Features, Heap, Limits, QueueFamily, VulkanEntry};
 
 use super::table::{Align, Table, pairs};

@@ -3,28 +3,14 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
-use crate::cli::text::{clean, clean_lines, moment, rate, settings_words, span};
+use crate::domain::text::{clean, clean_lines, metrics_of, moment, rate, settings_words, span};
 use crate::domain::types::{RunOutcome, TestSamples};
-use crate::ports::{Notice, Session, SessionState, StoredRun, StoredVerdict};
+use crate::engine::evidence::Evidence;
+use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
 
 use super::comparison;
 use super::history::{kind, state};
 use super::table::pairs;
-
-/// Everything the store holds about a session.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct Evidence {
-    /// The session.
-    pub session: Session,
-    /// Its runs in order.
-    pub runs: Vec<StoredRun>,
-    /// Its judgements.
-    pub verdicts: Vec<StoredVerdict>,
-    /// Its notices.
-    pub notices: Vec<Notice>,
-    /// Profiles it saved.
-    pub profiles: Vec<crate::domain::types::Profile>,
-}
 
 /// The session as text; `raw` adds what every process printed.
 pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
@@ -151,7 +137,7 @@ fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
             verdict.verdict
         );
         let _ = writeln!(text, "\n{}", style.heading(&title));
-        let metrics = comparison::metrics_of(&verdict.detail);
+        let metrics = metrics_of(&verdict.detail);
         text.push_str(&comparison::metrics(&metrics, Style::PLAIN));
     }
     text
@@ -306,6 +292,7 @@ pub(crate) mod tests {
         }];
         let failure = Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed");
         Evidence {
+            schema: 1,
             session: session(),
             runs: vec![
                 stored(
@@ -331,7 +318,7 @@ pub(crate) mod tests {
                 session: 5,
                 settings: Settings::stock().with("graphics-queue", "on"),
                 verdict: Verdict::Improved,
-                detail: serde_json::json!({"metrics": {"tg128": super::comparison::tests::graphics_queue()}}),
+                detail: serde_json::json!({"metrics": {"tg128": crate::domain::text::graphics_queue()}}),
             }],
             notices: vec![Notice {
                 level: NoticeLevel::Warning,

@@ -1,226 +1,133 @@
 //! The result of `flux tune` and `flux ab`: the verdict sentence first, then the evidence, the candidates with what
-//! became of them, what the search cost, and what to do next. Reads the document the JSON contract describes.
+//! became of them, what the search cost, and what to do next.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-use serde_json::Value;
-
-use crate::cli::output::Style;
-use crate::cli::text::{capitalised, change, clean, rate, settings_words, span};
-use crate::domain::types::{Settings, Verdict};
+use crate::cli::output::{Style, notice_line};
+use crate::domain::search::BaselineSummary;
+use crate::domain::text::{
+    change, clean, confirmed_words, fate, rate, settings_phrase, settings_words, shell_command,
+};
+use crate::engine::report::{
+    AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
+};
 use crate::ports::Notice;
 
-use super::comparison::{self, Metric};
-use super::refusals::{self, Refusal};
-use super::shell;
+use super::comparison;
+use super::refusals;
 use super::table::{Align, Table, pairs};
 
-/// What this page shows of a result document. Anything missing is left out of the text, never invented.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Document {
-    session: Option<i64>,
-    primary: Option<String>,
-    simulated: bool,
-    baseline: Value,
-    candidates: Vec<Candidate>,
-    confirmation: Value,
-    confirmations: Vec<Confirmation>,
-    refused: Vec<Refusal>,
-    a: Option<Arm>,
-    b: Option<Arm>,
-    verdict: Option<Verdict>,
-    reason: Option<String>,
-    profile: Option<Profile>,
-    overhead: Value,
-    notices: Vec<Notice>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Candidate {
-    id: u32,
-    settings: Settings,
-    metrics: BTreeMap<String, Value>,
-    status: String,
-    reason: Option<String>,
-    change_pct: Option<f64>,
-    adopted: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Confirmation {
-    settings: Settings,
-    verdict: Option<Verdict>,
-    rejected: Option<String>,
-    reason: String,
-}
-
-/// An arm of `flux ab`, as the user named it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Arm {
-    arm: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Profile {
-    id: i64,
-    settings: Settings,
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-}
-
-/// What the text needs to know besides the document.
+/// What the text needs to know besides the document: what the user said, for the next command, and the style.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// The model as the user named it, for the next command.
+    /// The model.
     pub model: &'a str,
+    /// `--runtime`, where it was given.
+    pub runtime: Option<&'a str>,
+    /// `--data-dir`, where it was given.
+    pub data_dir: Option<&'a str>,
     /// Bold headings or not.
     pub style: Style,
 }
 
-/// The result as text.
-///
-/// # Errors
-/// The document has not the contract's shape.
-pub fn result(document: &Value, context: Context) -> Result<String, serde_json::Error> {
-    let document = Document::deserialize(document)?;
-    let metrics = comparison::metrics_of(&document.confirmation);
+impl Context<'_> {
+    /// `flux` with these words, and with what must be said again.
+    fn command(&self, words: &[&str]) -> String {
+        let flag = |name, value: Option<&str>| value.map(|v| [name, v].map(str::to_owned));
+        let said = flag("--data-dir", self.data_dir).into_iter().flatten();
+        let words = words.iter().map(|word| (*word).to_owned());
+        let all: Vec<String> = ["flux".to_owned()]
+            .into_iter()
+            .chain(said)
+            .chain(words)
+            .collect();
+        shell_command(&BTreeMap::new(), &all)
+    }
+}
+
+/// The result of `flux tune` as text.
+pub fn result(document: &TuneDocument, context: Context) -> String {
     let style = context.style;
-    let sections = [
-        verdict(&document, &metrics, style),
-        evidence(&metrics, style),
-        baseline(&document, style),
-        candidates(&document, context),
+    joined([
+        verdict(
+            &document.sentence(),
+            &document.judgement(),
+            document.simulated,
+            &document.notices,
+            style,
+        ),
+        evidence(document.confirmation.as_ref(), style),
+        baseline(document.baseline.as_ref(), style),
+        candidates(document, context),
         finalists(&document.confirmations, style),
         refusals::section(&document.refused, style),
-        overhead(&document.overhead, style),
-        next(&document, context),
-    ];
+        overhead(document.overhead.as_ref(), style),
+        next(document, context),
+    ])
+}
+
+/// The result of `flux ab` as text.
+pub fn ab_result(document: &AbDocument, context: Context) -> String {
+    let style = context.style;
+    joined([
+        verdict(
+            &document.sentence(),
+            &document.judgement(),
+            false,
+            &document.notices,
+            style,
+        ),
+        evidence(document.confirmation.as_ref(), style),
+        overhead(document.overhead.as_ref(), style),
+        every_sample(document.session, context),
+    ])
+}
+
+fn joined<const N: usize>(sections: [String; N]) -> String {
     let shown: Vec<String> = sections.into_iter().filter(|s| !s.is_empty()).collect();
-    Ok(shown.join("\n"))
+    shown.join("\n")
 }
 
-/// The metric the goal is about.
-fn primary<'a>(document: &Document, metrics: &'a [Metric]) -> Option<&'a Metric> {
-    let wanted = document.primary.as_deref();
-    let named = metrics
-        .iter()
-        .find(|metric| Some(metric.label.as_str()) == wanted);
-    named.or_else(|| metrics.first())
-}
-
-/// What was confirmed: the profile's settings, else those the confirmation names.
-fn subject(document: &Document) -> String {
-    let confirmed = document
-        .confirmation
-        .get("settings")
-        .and_then(|s| Settings::deserialize(s).ok());
-    if let (Some(a), Some(b)) = (&document.a, &document.b) {
-        return format!("{} against {}", clean(&b.arm), clean(&a.arm));
-    }
-    match (&document.profile, confirmed) {
-        (Some(profile), _) => settings_words(&profile.settings),
-        (None, Some(settings)) => settings_words(&settings),
-        (None, None) => "Candidate".to_owned(),
-    }
-}
-
-fn verdict(document: &Document, metrics: &[Metric], style: Style) -> String {
-    let mut text = match primary(document, metrics) {
-        Some(metric) => {
-            let effect = comparison::effect(&metric.comparison);
-            let sentence = format!("{}: {effect}", subject(document));
-            format!("{}\n", style.heading(&sentence))
-        }
-        None => format!("{}\n", style.heading(&nothing_beat(&document.baseline))),
-    };
-    let word = document.verdict.map(|v| capitalised(&v.to_string()));
-    let reason = document.reason.as_deref().map(clean);
-    let saved = match &document.profile {
-        Some(profile) => Some(format!("saved as profile {}", profile.id)),
-        // `ab` compares and never saves.
-        None if document.a.is_some() => None,
-        None => Some("no profile saved".to_owned()),
-    };
-    let parts: Vec<String> = [word, reason, saved].into_iter().flatten().collect();
-    let _ = writeln!(text, "{}", parts.join(" · "));
-    if document.simulated {
+fn verdict(
+    sentence: &str,
+    judgement: &str,
+    simulated: bool,
+    notices: &[Notice],
+    style: Style,
+) -> String {
+    let mut text = format!("{}\n{judgement}\n", style.heading(sentence));
+    if simulated {
         text.push_str("Simulated: made on an exported machine, applies only there\n");
     }
-    for notice in &document.notices {
-        let _ = writeln!(text, "{}", crate::cli::output::notice_line(notice));
+    for notice in notices {
+        let _ = writeln!(text, "{}", notice_line(notice));
     }
     text
 }
 
-fn evidence(metrics: &[Metric], style: Style) -> String {
-    comparison::metrics(metrics, style)
+fn evidence(confirmation: Option<&ConfirmationDocument>, style: Style) -> String {
+    confirmation.map_or_else(String::new, |c| comparison::metrics(&c.judged(), style))
 }
 
-/// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
-fn nothing_beat(baseline: &Value) -> String {
-    if baseline["stock_failure"].is_null() {
-        return "Nothing beat stock in screening: stock stays".to_owned();
-    }
-    let settings = Settings::deserialize(&baseline["settings"]).unwrap_or_default();
-    let words = settings_words(&settings).to_lowercase();
-    format!("Stock does not run here; {words} does, and nothing beat it in screening")
-}
-
-fn baseline(document: &Document, style: Style) -> String {
-    let Some(fields) = document.baseline.as_object() else {
+fn baseline(baseline: Option<&BaselineSummary>, style: Style) -> String {
+    let Some(baseline) = baseline.filter(|b| !b.metrics.is_empty()) else {
         return String::new();
     };
-    let rates = fields
-        .get("metrics")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
+    let rates = baseline.metrics.iter();
     let shown: Vec<String> = rates
-        .iter()
-        .filter_map(|(label, value)| Some(format!("{} {} t/s", clean(label), rate_of(value)?)))
+        .map(|(label, mean)| format!("{} {} t/s", clean(label), rate(*mean, None)))
         .collect();
-    if shown.is_empty() {
-        return String::new();
-    }
-    let settings = fields
-        .get("settings")
-        .and_then(|s| Settings::deserialize(s).ok())
-        .unwrap_or_default();
-    format!(
-        "{}: {}\n",
-        style.heading(&format!(
-            "Baseline ({})",
-            settings_words(&settings).to_lowercase()
-        )),
-        shown.join(", ")
-    )
+    let title = format!("Baseline ({})", settings_phrase(&baseline.settings));
+    format!("{}: {}\n", style.heading(&title), shown.join(", "))
 }
 
-/// A rate given as a number, or as a summary with its mean and spread.
-fn rate_of(value: &Value) -> Option<String> {
-    match value {
-        Value::Number(number) => Some(rate(number.as_f64()?, None)),
-        Value::Object(summary) => {
-            let cv = summary.get("cv_pct").and_then(Value::as_f64);
-            Some(rate(summary.get("mean")?.as_f64()?, cv))
-        }
-        _ => None,
-    }
-}
-
-fn candidates(document: &Document, context: Context) -> String {
+fn candidates(document: &TuneDocument, context: Context) -> String {
     if document.candidates.is_empty() {
         return String::new();
     }
-    let mut ranked: Vec<&Candidate> = document.candidates.iter().collect();
-    let key = |c: &Candidate| c.change_pct.unwrap_or(f64::NEG_INFINITY);
+    let mut ranked: Vec<&CandidateDocument> = document.candidates.iter().collect();
+    let key = |c: &CandidateDocument| c.change_pct.unwrap_or(f64::NEG_INFINITY);
     ranked.sort_by(|a, b| key(b).total_cmp(&key(a)));
     let labels = labels(&ranked);
     let mut table = Table::new(&[
@@ -238,7 +145,11 @@ fn candidates(document: &Document, context: Context) -> String {
                 .change_pct
                 .map_or_else(String::new, |pct| change(pct, 1)),
             rates(candidate, &labels),
-            became(candidate),
+            fate(
+                &candidate.status,
+                candidate.adopted,
+                candidate.reason.as_deref(),
+            ),
         ]);
     }
     let title = format!("Screened, best first ({})", labels.join(" / "));
@@ -250,7 +161,7 @@ fn candidates(document: &Document, context: Context) -> String {
 }
 
 /// Finalists that were confirmed and not saved; the last one is the result above.
-fn finalists(confirmations: &[Confirmation], style: Style) -> String {
+fn finalists(confirmations: &[ConfirmationDocument], style: Style) -> String {
     let Some((_, earlier)) = confirmations.split_last() else {
         return String::new();
     };
@@ -258,17 +169,9 @@ fn finalists(confirmations: &[Confirmation], style: Style) -> String {
         return String::new();
     }
     let mut table = Table::new(&[("", Align::Left); 2]);
-    for confirmation in earlier {
-        let words = [
-            confirmation.verdict.map(|v| v.to_string()),
-            confirmation
-                .rejected
-                .as_deref()
-                .map(|r| format!("rejected ({})", clean(&r.replace('-', " ")))),
-            Some(clean(&confirmation.reason)),
-        ];
-        let words: Vec<String> = words.into_iter().flatten().collect();
-        table.row([settings_words(&confirmation.settings), words.join(": ")]);
+    for c in earlier {
+        let words = confirmed_words(c.verdict, c.rejected, &c.reason);
+        table.row([settings_words(&c.settings), words]);
     }
     format!(
         "{}\n{}",
@@ -277,7 +180,7 @@ fn finalists(confirmations: &[Confirmation], style: Style) -> String {
     )
 }
 
-fn labels(candidates: &[&Candidate]) -> Vec<String> {
+fn labels(candidates: &[&CandidateDocument]) -> Vec<String> {
     let mut labels: Vec<String> = candidates
         .iter()
         .flat_map(|c| c.metrics.keys().cloned())
@@ -287,102 +190,70 @@ fn labels(candidates: &[&Candidate]) -> Vec<String> {
     labels
 }
 
-fn rates(candidate: &Candidate, labels: &[String]) -> String {
+fn rates(candidate: &CandidateDocument, labels: &[String]) -> String {
     let shown: Vec<String> = labels
         .iter()
         .map(|label| {
-            candidate
-                .metrics
-                .get(label)
-                .and_then(rate_of)
-                .unwrap_or_else(|| "–".to_owned())
+            let mean = candidate.metrics.get(label);
+            mean.map_or_else(|| "–".to_owned(), |mean| rate(*mean, None))
         })
         .collect();
     shown.join(" / ")
 }
 
-fn became(candidate: &Candidate) -> String {
-    let status = match candidate.status.as_str() {
-        "ok" if candidate.adopted => "best so far".to_owned(),
-        "ok" => "measured".to_owned(),
-        other => clean(&other.replace('-', " ")),
-    };
-    match &candidate.reason {
-        Some(reason) => format!("{status}: {}", clean(reason)),
-        None => status,
-    }
+fn overhead(overhead: Option<&Overhead>, style: Style) -> String {
+    overhead.map_or_else(String::new, |overhead| {
+        let rows = pairs(&overhead.rows(), 2);
+        format!("{}\n{rows}", style.heading("What it cost"))
+    })
 }
 
-/// Whatever the engine counted, in words: keys that end in `_secs` are times, in `_pct` shares.
-fn overhead(overhead: &Value, style: Style) -> String {
-    let Some(fields) = overhead.as_object() else {
-        return String::new();
-    };
-    let rows: Vec<(String, String)> = fields
-        .iter()
-        .filter_map(|(key, value)| {
-            let number = value.as_f64()?;
-            Some(if let Some(name) = key.strip_suffix("_secs") {
-                (words(name), span(number))
-            } else if let Some(name) = key.strip_suffix("_pct") {
-                (format!("{}, share", words(name)), format!("{number:.2} %"))
-            } else {
-                (words(key), format!("{number}"))
-            })
-        })
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<(&str, String)> = rows
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.clone()))
-        .collect();
-    format!("{}\n{}", style.heading("What it cost"), pairs(&rows, 2))
-}
-
-fn words(key: &str) -> String {
-    match key {
-        "wall" => "In all".to_owned(),
-        "run" => "In llama.cpp".to_owned(),
-        "flux" => "Flux itself".to_owned(),
-        other => capitalised(&clean(&other.replace('_', " "))),
-    }
-}
-
-fn next(document: &Document, context: Context) -> String {
+fn next(document: &TuneDocument, context: Context) -> String {
     let mut text = String::new();
     if let Some(profile) = &document.profile {
         if !profile.args.is_empty() || !profile.env.is_empty() {
-            let settings = shell::command(&profile.env, &profile.args);
+            let settings = shell_command(&profile.env, &profile.args);
             let _ = writeln!(text, "Settings for llama.cpp: {settings}");
         }
-        let words = ["flux", "run", "-m", context.model].map(str::to_owned);
-        let command = shell::command(&BTreeMap::new(), &words);
+        let mut words = vec!["run", "-m", context.model];
+        words.extend(context.runtime.iter().flat_map(|name| ["--runtime", *name]));
+        let command = context.command(&words);
         let _ = writeln!(text, "Next: {command}");
         let _ = writeln!(text, "Why:  {command} --explain");
     }
-    if let Some(session) = document.session {
-        let _ = writeln!(text, "Every sample: flux show {session}");
-    }
+    text.push_str(&every_sample(document.session, context));
     text
+}
+
+fn every_sample(session: Option<i64>, context: Context) -> String {
+    session.map_or_else(String::new, |id| {
+        let command = context.command(&["show", &id.to_string()]);
+        format!("Every sample: {command}\n")
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::comparison::tests::graphics_queue;
     use super::*;
-    use serde_json::json;
+    use crate::domain::text::graphics_queue;
+    use serde_json::{Value, json};
 
     const CONTEXT: Context = Context {
         model: "my model.gguf",
+        runtime: None,
+        data_dir: None,
         style: Style::PLAIN,
     };
+
+    fn shown(document: &Value, context: Context) -> String {
+        let document: TuneDocument = serde_json::from_value(document.clone()).unwrap();
+        result(&document, context)
+    }
 
     fn winner() -> Value {
         json!({
             "schema": 1, "session": 5, "fingerprint": "abc", "goal": "generation", "primary": "tg128",
-            "baseline": {"settings": {}, "metrics": {"tg128": {"mean": 22.7, "cv_pct": 0.4, "n": 3}, "pp512": 187.0}},
+            "baseline": {"settings": {}, "metrics": {"tg128": 22.7, "pp512": 187.0}, "runs": 3, "noise_pct": 0.5, "drift_pct": null, "stock_failure": null},
             "candidates": [
                 {"id": 1, "settings": {"flash-attn": "off"}, "metrics": {"tg128": 20.24, "pp512": 192.9}, "status": "rejected", "reason": "slower", "change_pct": -11.3},
                 {"id": 2, "settings": {"graphics-queue": "on"}, "metrics": {"tg128": 38.2, "pp512": 197.9}, "status": "confirmed", "reason": null, "change_pct": 67.5},
@@ -391,13 +262,13 @@ mod tests {
             "confirmation": {"schema": 1, "metrics": {"tg128": graphics_queue()}},
             "verdict": "improved",
             "profile": {"id": 4, "settings": {"graphics-queue": "on"}, "args": ["--ubatch-size", "512"], "env": {"GGML_VK_ALLOW_GRAPHICS_QUEUE": "1"}},
-            "overhead": {"wall_secs": 1260.0, "flux_pct": 0.21, "processes": 34}
+            "overhead": {"wall_secs": 1260.0, "run_secs": 1257.354, "flux_secs": 2.646, "flux_pct": 0.21}
         })
     }
 
     #[test]
     fn the_first_line_is_the_verdict_sentence() {
-        let text = result(&winner(), CONTEXT).unwrap();
+        let text = shown(&winner(), CONTEXT);
         let mut lines = text.lines();
         assert_eq!(
             lines.next(),
@@ -408,7 +279,7 @@ mod tests {
 
     #[test]
     fn rejected_candidates_keep_their_place_and_their_reason() {
-        let text = result(&winner(), CONTEXT).unwrap();
+        let text = shown(&winner(), CONTEXT);
         let table: Vec<&str> = text
             .lines()
             .skip_while(|l| !l.starts_with("Screened"))
@@ -428,13 +299,13 @@ mod tests {
 
     #[test]
     fn baseline_cost_and_next_step_are_said() {
-        let text = result(&winner(), CONTEXT).unwrap();
+        let text = shown(&winner(), CONTEXT);
         assert!(
-            text.contains("Baseline (stock): tg128 22.70 t/s, pp512 187 t/s\n"),
+            text.contains("Baseline (stock): pp512 187 t/s, tg128 22.7 t/s\n"),
             "{text}"
         );
         assert!(
-            text.contains("  In all              21 min\n  Flux itself, share  0.21 %\n  Processes           34\n"),
+            text.contains("  In all              21 min\n  In llama.cpp        21 min\n  Flux itself         3 s\n  Flux itself, share  0.21 %\n"),
             "{text}"
         );
         assert!(
@@ -449,12 +320,28 @@ mod tests {
     }
 
     #[test]
+    fn the_next_command_repeats_where_the_profile_and_the_build_are() {
+        let context = Context {
+            runtime: Some("b11149"),
+            data_dir: Some("my data"),
+            ..CONTEXT
+        };
+        let text = shown(&winner(), context);
+        for line in [
+            "Next: flux --data-dir 'my data' run -m 'my model.gguf' --runtime b11149\n",
+            "Why:  flux --data-dir 'my data' run -m 'my model.gguf' --runtime b11149 --explain\n",
+            "Every sample: flux --data-dir 'my data' show 5\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+
+    #[test]
     fn no_winner_is_a_result_too() {
-        let text = result(
+        let text = shown(
             &json!({"schema": 1, "session": 6, "verdict": null, "profile": null, "confirmation": null, "candidates": []}),
             CONTEXT,
-        )
-        .unwrap();
+        );
         assert_eq!(
             text,
             "Nothing beat stock in screening: stock stays\nno profile saved\n\nEvery sample: flux show 6\n"
@@ -463,8 +350,12 @@ mod tests {
 
     #[test]
     fn stock_does_not_stay_where_it_does_not_run() {
-        let mut document = json!({"schema": 1, "baseline": {"settings": {"graphics-queue": "on"}}});
-        let said = |document: &Value| result(document, CONTEXT).unwrap();
+        let mut document = winner();
+        for key in ["profile", "confirmation"] {
+            document[key] = Value::Null;
+        }
+        document["baseline"]["settings"] = json!({"graphics-queue": "on"});
+        let said = |document: &Value| shown(document, CONTEXT);
         assert!(said(&document).starts_with("Nothing beat stock in screening: stock stays\n"));
         document["baseline"]["stock_failure"] = json!({"class": "device-creation", "detail": ""});
         assert!(said(&document).starts_with(
@@ -476,14 +367,13 @@ mod tests {
     fn a_name_with_an_escape_cannot_reach_the_terminal() {
         let mut document = winner();
         document["candidates"][0]["reason"] = json!("\u{1b}]0;pwned\u{7}");
-        let text = result(
+        let text = shown(
             &document,
             Context {
                 model: "\u{1b}[2J.gguf",
                 ..CONTEXT
             },
-        )
-        .unwrap();
+        );
         assert!(
             !text.contains('\u{1b}') && !text.contains('\u{7}'),
             "{text}"

@@ -39,6 +39,18 @@ pub enum Rejection {
     GuardUnproven,
 }
 
+impl Rejection {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Memory => "memory",
+            Self::GuardRegressed => "guard regressed",
+            Self::GuardUnproven => "guard unproven",
+        }
+    }
+}
+
 /// Device memory of the candidate against its limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {

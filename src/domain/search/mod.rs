@@ -35,6 +35,7 @@ pub use offer::{
 };
 pub use outcome::{BaselineSummary, Candidate, CandidateStatus, StaleCheck, TuneOutcome};
 pub use plan::{PlanError, PlanInput, TunePlan};
+pub use schedule::interleaved;
 pub use session::{Progress, Remark, StageProgress, TuneNote};
 pub use space::{Dimension, SearchSpace, SpaceError};
 pub use tuner::{Driver, Method, ReplayError, Step, Tuner};

@@ -3,6 +3,7 @@
 //! A file may only produce flags Flux knows and `GGML_*` variables with plain values: never an arbitrary string.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -143,6 +144,8 @@ pub(super) struct Number {
 pub struct Dimension {
     /// Kebab-case name, as in `--only` and in settings.
     pub id: String,
+    /// Its name as people read it in front of a value: `Graphics queue`.
+    pub title: String,
     /// What it does, in one line.
     pub summary: String,
     /// What it changes.
@@ -233,6 +236,17 @@ impl SearchSpace {
         self.get(dimension).map_or("", |d| d.summary.as_str())
     }
 
+    /// The shipped space, read once.
+    pub fn shipped() -> &'static Self {
+        static SPACE: LazyLock<SearchSpace> = LazyLock::new(SearchSpace::default);
+        &SPACE
+    }
+
+    /// What people call a dimension; `None` for an unknown one.
+    pub fn title(&self, dimension: &str) -> Option<&str> {
+        self.get(dimension).map(|d| d.title.as_str())
+    }
+
     pub(super) fn get(&self, dimension: &str) -> Option<&Dimension> {
         self.dimensions.iter().find(|d| d.id == dimension)
     }
@@ -246,6 +260,9 @@ impl SearchSpace {
             }
             if !seen.insert(&dimension.id) {
                 return wrong("this id is used twice");
+            }
+            if dimension.title.trim().is_empty() || dimension.title.contains('\n') {
+                return wrong("a title is one line");
             }
             if dimension.summary.is_empty() || dimension.summary.contains('\n') {
                 return wrong("a summary is one line");

@@ -2,6 +2,7 @@
 //! only when it is ready and known to be the one that was started, ended and reaped with its handle.
 
 mod http;
+mod port;
 
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +25,8 @@ use super::failure::classify;
 use super::process::{self, Ended, Event, Flow, Spec};
 
 use http::Client;
+
+pub use port::LlamaServers;
 
 /// Pause between two looks at a starting server.
 const POLL: Duration = Duration::from_millis(50);

@@ -1,6 +1,19 @@
-//! Words for people: harmless names, numbers with their honest digits, spans of time.
+//! Words for people, the same in every reader: harmless names, numbers with their honest digits, spans of time,
+//! settings, comparisons and results in sentences.
 
-use crate::domain::types::{Settings, Timestamp};
+mod comparison;
+mod result;
+mod settings;
+mod shell;
+
+use crate::domain::types::Timestamp;
+
+#[cfg(test)]
+pub(crate) use comparison::graphics_queue;
+pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
+pub use result::{confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence};
+pub use settings::{setting_title, settings_phrase, settings_words};
+pub use shell::shell_command;
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
 pub fn clean(text: &str) -> String {
@@ -44,6 +57,16 @@ pub fn decimals_for(uncertainty: f64) -> usize {
 pub fn rate_decimals(mean: f64, cv_pct: Option<f64>) -> usize {
     const UNKNOWN_CV_PCT: f64 = 1.0;
     decimals_for(mean.abs() * cv_pct.unwrap_or(UNKNOWN_CV_PCT) / 100.0)
+}
+
+/// A rate with three significant digits, or whole: one run carries no more.
+pub fn three_digits(rate: f64) -> String {
+    let decimals = match rate {
+        r if r >= 100.0 => 0,
+        r if r >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{rate:.decimals$}")
 }
 
 /// A rate with the digits its spread carries.
@@ -112,30 +135,6 @@ pub fn moment(at: Timestamp) -> String {
         |_| "unknown time".to_owned(),
         |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
     )
-}
-
-/// Settings in words: `graphics-queue=on` → `Graphics queue on`; stock is `Stock`.
-pub fn settings_words(settings: &Settings) -> String {
-    if settings.is_stock() {
-        return "Stock".to_owned();
-    }
-    let words: Vec<String> = settings
-        .0
-        .iter()
-        .map(|(dimension, value)| format!("{} {value}", dimension_words(dimension)))
-        .collect();
-    capitalised(&clean(&words.join(", ")))
-}
-
-/// `flash-attn` → `flash attention`: ids are short because they are typed, words are read.
-fn dimension_words(id: &str) -> String {
-    let words = id.split(['-', '_']).map(|word| match word {
-        "attn" => "attention",
-        "ubatch" => "micro-batch",
-        "kv" => "KV",
-        other => other,
-    });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The same text with its first letter in upper case.
@@ -235,13 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn moments_settings_and_counts_in_words() {
+    fn moments_and_counts_in_words() {
         assert_eq!(moment(Timestamp(0)), "1970-01-01 00:00 UTC");
-        assert_eq!(
-            settings_words(&Settings::stock().with("graphics-queue", "on")),
-            "Graphics queue on"
-        );
-        assert_eq!(settings_words(&Settings::stock()), "Stock");
         assert_eq!(
             (count(1, "run"), count(2, "run")),
             ("1 run".to_owned(), "2 runs".to_owned())

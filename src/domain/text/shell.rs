@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Variables in front, then every word, quoted where it must be.
-pub fn command(env: &BTreeMap<String, String>, words: &[String]) -> String {
+pub fn shell_command(env: &BTreeMap<String, String>, words: &[String]) -> String {
     let variables = env
         .iter()
         .map(|(name, value)| format!("{name}={}", quoted(value)));
@@ -47,7 +47,7 @@ mod tests {
         ]
         .map(str::to_owned);
         let env = BTreeMap::from([("GGML_VK_ALLOW_GRAPHICS_QUEUE".to_owned(), "1".to_owned())]);
-        let line = command(&env, &words);
+        let line = shell_command(&env, &words);
         assert!(
             line.starts_with("GGML_VK_ALLOW_GRAPHICS_QUEUE=1 "),
             "{line}"

@@ -1,0 +1,27 @@
+//! Charts as pure data: a scene of marks in points, painted by the app and by the report from the same description.
+//!
+//! Widths are the caller's; heights are the builder's. Colours are roles, and every scene carries its numbers as a table.
+
+mod axis;
+mod bars;
+mod interval;
+mod lines;
+mod ranking;
+mod samples;
+mod scene;
+mod strip;
+mod svg;
+mod swarm;
+
+pub use axis::{Axis, Digits};
+pub use bars::{Bars, Heap, Segment};
+pub use interval::{Intervals, Row as IntervalRow};
+pub use lines::{Column, Lines, Shade};
+pub use ranking::{Kind, Ranking, Row as RankingRow};
+pub use samples::{Row as SampleRow, Run, Samples};
+pub use scene::{
+    AREA_OPACITY, Align, Anchor, BODY, CAPTION, Item, Mark, NARROWEST, Point, Role, Scene, Table,
+    text_width_estimate, truncated,
+};
+pub use strip::{Cell, CellState, Strip};
+pub use svg::{escaped, svg};

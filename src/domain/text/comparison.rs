@@ -1,0 +1,140 @@
+//! Two arms compared, in words: no digit the interval does not carry.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
+
+use super::{capitalised, change_with_interval};
+
+/// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
+const SMALLEST_P: f64 = 1e-4;
+
+/// Label of the request goal's metric; its rate is requests per second, shown as seconds per request.
+const REQUEST: &str = "request";
+
+/// One metric of a judgement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// The test's label.
+    pub label: String,
+    /// What counts.
+    pub comparison: Comparison,
+    /// Plain Welch beside it, where the confirmation's own rule is another.
+    pub plain: Option<Comparison>,
+}
+
+/// The metrics of a document with the shape of `flux compare --json`, or of a stored confirmation; others are left out.
+pub fn metrics_of(document: &Value) -> Vec<Metric> {
+    let read = |value: Option<&Value>| Comparison::deserialize(value?).ok();
+    let Some(metrics) = document.get("metrics").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    metrics
+        .iter()
+        .filter_map(|(label, value)| {
+            let beside = document
+                .get("plain_welch")
+                .and_then(|plain| plain.get(label));
+            Some(Metric {
+                label: label.clone(),
+                comparison: read(Some(value)).or_else(|| read(value.get("confirmed")))?,
+                plain: read(beside).or_else(|| read(value.get("welch"))),
+            })
+        })
+        .collect()
+}
+
+/// `+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
+pub fn effect(comparison: &Comparison) -> String {
+    let change = change_with_interval(comparison.change_pct, comparison.ci95_pct);
+    let (a, b) = (comparison.baseline.n, comparison.candidate.n);
+    match comparison.unit {
+        SampleUnit::Runs => format!("{change}, {a} + {b} runs"),
+        SampleUnit::Repetitions => format!("{change} over the repetitions of {a} + {b} runs"),
+    }
+}
+
+/// `Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
+pub fn verdict_of(comparison: &Comparison) -> String {
+    let verdict = capitalised(&comparison.verdict.to_string());
+    format!("{verdict}: {}", effect(comparison))
+}
+
+/// A rate in the unit people read: tokens per second, or seconds per request.
+pub fn quantity(label: &str, rate: f64) -> (f64, &'static str) {
+    if label == REQUEST {
+        (1.0 / rate, "s/request")
+    } else {
+        (rate, "t/s")
+    }
+}
+
+/// The spread of an arm's runs.
+pub fn spread(arm: &ArmSummary) -> String {
+    arm.cv_pct.map_or_else(
+        || "no spread known".to_owned(),
+        |cv| format!("CV {cv:.1} %"),
+    )
+}
+
+/// The test in one line, `t = 3.10, df = 10.2, p = 0.0110, Hedges' g = 1.20`; `None` where none could be made.
+pub fn test_line(comparison: &Comparison) -> Option<String> {
+    let (t, df, p) = (comparison.t?, comparison.df?, comparison.p?);
+    let p = if p < SMALLEST_P {
+        format!("p < {SMALLEST_P}")
+    } else {
+        format!("p = {p:.4}")
+    };
+    let effect = comparison
+        .hedges_g
+        .map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
+    Some(format!("t = {t:.2}, df = {df:.1}, {p}{effect}"))
+}
+
+#[cfg(test)]
+/// The paper's graphics queue (section 4.1).
+pub(crate) fn graphics_queue() -> Comparison {
+    Comparison {
+        baseline: ArmSummary {
+            mean: 22.7,
+            cv_pct: Some(0.32),
+            n: 8,
+            runs: vec![],
+        },
+        candidate: ArmSummary {
+            mean: 38.2041,
+            cv_pct: Some(0.31),
+            n: 8,
+            runs: vec![],
+        },
+        change_pct: 68.3,
+        ci95_pct: Some([67.87, 68.79]),
+        hedges_g: Some(150.1),
+        t: Some(317.0),
+        df: Some(10.2),
+        p: Some(1e-20),
+        unit: SampleUnit::Runs,
+        verdict: crate::domain::types::Verdict::Improved,
+        reason: "the whole interval is above +1 %".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_shown_in_seconds() {
+        assert_eq!(quantity("request", 0.05), (20.0, "s/request"));
+        assert_eq!(quantity("tg128", 38.2), (38.2, "t/s"));
+    }
+
+    #[test]
+    fn a_verdict_is_followed_by_its_effect() {
+        assert_eq!(
+            verdict_of(&graphics_queue()),
+            "Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What a search or a comparison came to, in sentences.
+
+use crate::domain::search::{Refusal, Rejection};
+use crate::domain::types::{Comparison, Settings, Verdict};
+
+use super::{capitalised, clean, effect, settings_phrase};
+
+/// `Graphics queue on: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
+pub fn verdict_sentence(subject: &str, comparison: &Comparison) -> String {
+    format!("{}: {}", clean(subject), effect(comparison))
+}
+
+/// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
+pub fn nothing_beat(baseline: &Settings, stock_runs: bool) -> String {
+    if stock_runs {
+        return "Nothing beat stock in screening: stock stays".to_owned();
+    }
+    let words = settings_phrase(baseline);
+    format!("Stock does not run here; {words} does, and nothing beat it in screening")
+}
+
+/// What stands under the sentence: `Improved · the whole interval is above +1 % · saved as profile 4`.
+pub fn judged(verdict: Option<Verdict>, reason: &str, saved: Option<&str>) -> String {
+    let word = verdict.map(|v| capitalised(&v.to_string()));
+    let reason = Some(clean(reason)).filter(|r| !r.is_empty());
+    let parts = [word, reason, saved.map(str::to_owned)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// What became of a candidate: `best so far`, `failed: out of memory`.
+pub fn fate(status: &str, adopted: bool, reason: Option<&str>) -> String {
+    let status = match status {
+        "ok" if adopted => "best so far".to_owned(),
+        "ok" => "measured".to_owned(),
+        other => clean(&other.replace('-', " ")),
+    };
+    match reason {
+        Some(reason) => format!("{status}: {}", clean(reason)),
+        None => status,
+    }
+}
+
+/// How a finalist's confirmation ended: `inconclusive: rejected (guard unproven): …`.
+pub fn confirmed_words(
+    verdict: Option<Verdict>,
+    rejected: Option<Rejection>,
+    reason: &str,
+) -> String {
+    let words = [
+        verdict.map(|v| v.to_string()),
+        rejected.map(|r| format!("rejected ({})", r.words())),
+        Some(clean(reason)),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(": ")
+}
+
+/// What was not tried, as it is typed: `mmvq`, or `mmvq=force`.
+pub fn refusal_words(refusal: &Refusal) -> String {
+    clean(&match &refusal.value {
+        Some(value) => format!("{}={value}", refusal.dimension),
+        None => refusal.dimension.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stock_stays_only_where_it_runs() {
+        let queue = Settings::stock().with("graphics-queue", "on");
+        assert_eq!(
+            nothing_beat(&Settings::stock(), true),
+            "Nothing beat stock in screening: stock stays"
+        );
+        assert_eq!(
+            nothing_beat(&queue, false),
+            "Stock does not run here; graphics queue on does, and nothing beat it in screening"
+        );
+    }
+
+    #[test]
+    fn fates_and_judgements_have_no_empty_parts() {
+        assert_eq!(fate("ok", true, None), "best so far");
+        assert_eq!(fate("ok", false, None), "measured");
+        assert_eq!(
+            fate("stopped-early", false, Some("slow")),
+            "stopped early: slow"
+        );
+        assert_eq!(
+            judged(Some(Verdict::Improved), "", Some("saved as profile 4")),
+            "Improved · saved as profile 4"
+        );
+        assert_eq!(judged(None, "", None), "");
+        assert_eq!(
+            confirmed_words(
+                Some(Verdict::Inconclusive),
+                Some(Rejection::GuardUnproven),
+                "why"
+            ),
+            "inconclusive: rejected (guard unproven): why"
+        );
+    }
+}

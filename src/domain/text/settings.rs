@@ -1,0 +1,94 @@
+//! Settings in words, by the titles of the search space.
+
+use crate::domain::search::SearchSpace;
+use crate::domain::types::Settings;
+
+use super::{capitalised, clean};
+
+/// Settings in words: `graphics-queue=on` → `Graphics queue on`; stock is `Stock`.
+pub fn settings_words(settings: &Settings) -> String {
+    capitalised_unless_a_name(&settings_phrase(settings))
+}
+
+/// The same inside a sentence: `graphics queue on, KV cache type q8_0`; stock is `stock`.
+pub fn settings_phrase(settings: &Settings) -> String {
+    if settings.is_stock() {
+        return "stock".to_owned();
+    }
+    let words = settings.0.iter().map(|(dimension, value)| {
+        let title = setting_title(dimension);
+        format!("{} {}", uncapitalised(&title), clean(value))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// What people call a dimension: its title, or its id in words where the search space knows it no more.
+pub fn setting_title(dimension: &str) -> String {
+    let title = SearchSpace::shipped().title(dimension);
+    title.map_or_else(
+        || capitalised(&clean(&dimension.replace(['-', '_'], " "))),
+        str::to_owned,
+    )
+}
+
+/// `Graphics queue` → `graphics queue`; abbreviations and names (`KV cache`, `Metal`) stay.
+fn uncapitalised(title: &str) -> String {
+    const NAMES: &[&str] = &["Metal"];
+    let first_word = title.split(' ').next().unwrap_or_default();
+    let second = title.chars().nth(1);
+    if NAMES.contains(&first_word) || !second.is_some_and(char::is_lowercase) {
+        return title.to_owned();
+    }
+    let mut chars = title.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}
+
+/// Capitalised, but `cuBLAS` keeps its own spelling.
+fn capitalised_unless_a_name(phrase: &str) -> String {
+    let first_word = phrase.split(' ').next().unwrap_or_default();
+    if first_word.chars().any(char::is_uppercase) {
+        phrase.to_owned()
+    } else {
+        capitalised(phrase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_by_their_titles() {
+        let words = |dimension: &str, value: &str| {
+            settings_words(&Settings::stock().with(dimension, value))
+        };
+        assert_eq!(words("graphics-queue", "on"), "Graphics queue on");
+        assert_eq!(words("ubatch", "1024"), "Micro-batch 1024");
+        assert_eq!(words("cuda-graph-opt", "on"), "CUDA graph optimisation on");
+        assert_eq!(words("cublas-compute", "f16"), "cuBLAS compute type f16");
+        assert_eq!(settings_words(&Settings::stock()), "Stock");
+        let both = Settings::stock()
+            .with("kv-cache", "q8_0")
+            .with("flash-attn", "on");
+        assert_eq!(
+            settings_words(&both),
+            "Flash attention on, KV cache type q8_0"
+        );
+        let both = Settings::stock()
+            .with("metal-fusion", "off")
+            .with("threads", "8")
+            .with("ubatch", "256");
+        assert_eq!(
+            settings_phrase(&both),
+            "Metal fusion off, CPU threads 8, micro-batch 256"
+        );
+    }
+
+    #[test]
+    fn a_setting_of_another_version_is_read_by_its_id() {
+        let old = Settings::stock().with("old-thing\u{1b}", "a\nb");
+        assert_eq!(settings_words(&old), "Old thing\\u{1b} a\\u{a}b");
+    }
+}

@@ -1,0 +1,47 @@
+//! Everything the store holds about a session: what `flux show` and `flux export` print.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::types::Profile;
+use crate::ports::{Notice, Session, StoredRun, StoredVerdict};
+
+use super::Ports;
+use super::message::JobError;
+use super::report::SCHEMA;
+use super::tune::no_session;
+
+/// A session in full; the document of `flux show --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The session.
+    pub session: Session,
+    /// Its runs in order.
+    pub runs: Vec<StoredRun>,
+    /// Its judgements.
+    pub verdicts: Vec<StoredVerdict>,
+    /// Its notices.
+    pub notices: Vec<Notice>,
+    /// Profiles it saved.
+    pub profiles: Vec<Profile>,
+}
+
+/// Reads a session.
+///
+/// # Errors
+/// There is none of that number; the store cannot be read.
+pub fn evidence(id: i64, ports: &Ports) -> Result<Evidence, JobError> {
+    let store = &ports.store;
+    let session = store.session(id)?.ok_or_else(|| no_session(id))?;
+    let mut profiles = store.profiles()?;
+    profiles.retain(|profile| profile.session == id);
+    Ok(Evidence {
+        schema: SCHEMA,
+        session,
+        runs: store.runs(id)?,
+        verdicts: store.verdicts(id)?,
+        notices: store.notices(id)?,
+        profiles,
+    })
+}

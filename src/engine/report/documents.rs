@@ -1,0 +1,409 @@
+//! The result documents as types: field for field the JSON of `--json`. What an older Flux did not store is its default,
+//! and what it could not know is `None`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::search::{
+    BaselineSummary, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
+};
+use crate::domain::text::{self, Metric};
+use crate::domain::types::{
+    Backend, Comparison, Failure, Goal, Launch, Settings, Side, Stage, Verdict,
+};
+use crate::ports::Notice;
+
+use super::{Overhead, SCHEMA};
+
+/// A model, as a document names it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelDocument {
+    /// Its own name.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Digest of its header, where the document has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// A build and the device it measured on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeDocument {
+    /// Name.
+    pub name: String,
+    /// What it prints as its version.
+    pub version: String,
+    /// Digest of its files.
+    pub digest: String,
+    /// Backend.
+    pub backend: Option<Backend>,
+    /// Device asked for; `None` leaves the choice to the build.
+    pub device: Option<String>,
+}
+
+/// One set of settings that was screened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CandidateDocument {
+    /// From 1, in the order tried.
+    pub id: u32,
+    /// Everything that was set.
+    pub settings: Settings,
+    /// The same as llama-bench's arguments.
+    pub args: Vec<String>,
+    /// The same as its environment.
+    pub env: BTreeMap<String, String>,
+    /// Mean rate per test label, t/s; empty without samples.
+    pub metrics: BTreeMap<String, f64>,
+    /// `ok`, `failed`, `stopped-early`.
+    pub status: String,
+    /// Why, where there is a reason to give.
+    pub reason: Option<String>,
+    /// Stage.
+    pub stage: Option<Stage>,
+    /// Change of the goal's metric against the baseline at that time, percent.
+    pub change_pct: Option<f64>,
+    /// It became the best so far.
+    pub adopted: bool,
+    /// Row ids of its runs.
+    pub runs: Vec<i64>,
+}
+
+/// A confirmation in the shape of `flux compare`, plain Welch beside it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfirmationDocument {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Arm B.
+    pub settings: Settings,
+    /// Arm A.
+    pub baseline: Settings,
+    /// Label of the goal's metric.
+    pub primary: String,
+    /// How large it was planned.
+    pub size: Option<Size>,
+    /// Every metric by its label.
+    pub metrics: BTreeMap<String, Comparison>,
+    /// The same by plain Welch.
+    pub plain_welch: BTreeMap<String, Comparison>,
+    /// Verdict of the primary metric.
+    pub verdict: Option<Verdict>,
+    /// Why it is not saved although it may be faster.
+    pub rejected: Option<Rejection>,
+    /// In one sentence.
+    pub reason: String,
+    /// Memory rule, where buffers and limits are known.
+    pub memory: Vec<MemoryUse>,
+    /// Counted runs in order.
+    pub runs: Vec<ConfirmationRun>,
+    /// Failed runs.
+    pub failures: Vec<(Side, Failure)>,
+}
+
+impl ConfirmationDocument {
+    /// Its metrics, in the order of their labels.
+    pub fn judged(&self) -> Vec<Metric> {
+        let metric = |(label, comparison): (&String, &Comparison)| Metric {
+            label: label.clone(),
+            comparison: comparison.clone(),
+            plain: self.plain_welch.get(label).cloned(),
+        };
+        self.metrics.iter().map(metric).collect()
+    }
+
+    /// The metric of this label, else the first.
+    fn primary(&self, wanted: &str) -> Option<&Comparison> {
+        let first = || self.metrics.values().next();
+        self.metrics.get(wanted).or_else(first)
+    }
+}
+
+/// The profile a search saved.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProfileDocument {
+    /// Row id.
+    pub id: i64,
+    /// Settings.
+    pub settings: Settings,
+    /// What each setting does, in the order of `settings`.
+    pub descriptions: Option<Vec<String>>,
+    /// Arguments for llama-server.
+    pub args: Vec<String>,
+    /// Arguments for llama-bench.
+    pub bench_args: Vec<String>,
+    /// Environment of both.
+    pub env: BTreeMap<String, String>,
+    /// Row id of the run that introduced each setting.
+    pub introduced_by: BTreeMap<String, i64>,
+}
+
+/// What `flux tune --json` prints.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TuneDocument {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The stored session.
+    pub session: Option<i64>,
+    /// Hash of the machine's and the build's fingerprint.
+    pub fingerprint: String,
+    /// Made on an exported machine.
+    pub simulated: bool,
+    /// Model.
+    pub model: ModelDocument,
+    /// Build and device.
+    pub runtime: RuntimeDocument,
+    /// Goal.
+    pub goal: Option<Goal>,
+    /// Label of the goal's metric.
+    pub primary: String,
+    /// Baseline.
+    pub baseline: Option<BaselineSummary>,
+    /// Everything tried, in order.
+    pub candidates: Vec<CandidateDocument>,
+    /// Not tried, and why.
+    pub refused: Vec<Refusal>,
+    /// The last confirmation: the one the verdict is of.
+    pub confirmation: Option<ConfirmationDocument>,
+    /// Every confirmation, in order.
+    pub confirmations: Vec<ConfirmationDocument>,
+    /// Verdict.
+    pub verdict: Option<Verdict>,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What became of a stale profile's settings.
+    pub stale_profile: Option<StaleCheck>,
+    /// The profile saved.
+    pub profile: Option<ProfileDocument>,
+    /// There is a winner that is not saved: [`crate::engine::tune::save_profile`] can.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub saveable: bool,
+    /// Notices.
+    pub notices: Vec<Notice>,
+    /// Where the time went.
+    pub overhead: Option<Overhead>,
+}
+
+impl TuneDocument {
+    /// The goal's comparison in the last confirmation; `None` where nothing was worth confirming.
+    pub fn comparison(&self) -> Option<&Comparison> {
+        self.confirmation.as_ref()?.primary(&self.primary)
+    }
+
+    /// The result in one sentence: `Graphics queue on: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
+    pub fn sentence(&self) -> String {
+        let confirmed = self.confirmation.as_ref().map(|c| &c.settings);
+        let saved = self.profile.as_ref().map(|p| &p.settings);
+        match (self.comparison(), saved.or(confirmed)) {
+            (Some(comparison), Some(settings)) => {
+                text::verdict_sentence(&text::settings_words(settings), comparison)
+            }
+            _ => match &self.baseline {
+                Some(baseline) => {
+                    text::nothing_beat(&baseline.settings, baseline.stock_failure.is_none())
+                }
+                None => text::nothing_beat(&Settings::stock(), true),
+            },
+        }
+    }
+
+    /// What stands under the sentence: verdict, reason, and what was saved.
+    pub fn judgement(&self) -> String {
+        let saved = match &self.profile {
+            Some(profile) => format!("saved as profile {}", profile.id),
+            None if self.saveable => "not saved yet".to_owned(),
+            None => "no profile saved".to_owned(),
+        };
+        text::judged(self.verdict, &self.reason, Some(&saved))
+    }
+}
+
+/// One arm of `flux ab`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArmDocument {
+    /// As the user named it.
+    pub arm: String,
+    /// Its settings.
+    pub settings: Settings,
+    /// Name of its build.
+    pub runtime: String,
+}
+
+/// What `flux ab --json` prints.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AbDocument {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The stored session.
+    pub session: Option<i64>,
+    /// Hash of the machine's and arm A's build's fingerprint.
+    pub fingerprint: String,
+    /// Model.
+    pub model: ModelDocument,
+    /// Goal.
+    pub goal: Option<Goal>,
+    /// Label of the goal's metric.
+    pub primary: String,
+    /// Arm A.
+    pub a: ArmDocument,
+    /// Arm B.
+    pub b: ArmDocument,
+    /// The comparison.
+    pub confirmation: Option<ConfirmationDocument>,
+    /// Verdict.
+    pub verdict: Option<Verdict>,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// Notices.
+    pub notices: Vec<Notice>,
+    /// Where the time went.
+    pub overhead: Option<Overhead>,
+}
+
+impl AbDocument {
+    /// The goal's comparison.
+    pub fn comparison(&self) -> Option<&Comparison> {
+        self.confirmation.as_ref()?.primary(&self.primary)
+    }
+
+    /// The result in one sentence: `ubatch=1024 against stock: +3.1 % (95 % CI +2.8 to +3.4), 8 + 8 runs`.
+    pub fn sentence(&self) -> String {
+        let subject = format!("{} against {}", self.b.arm, self.a.arm);
+        match self.comparison() {
+            Some(comparison) => text::verdict_sentence(&subject, comparison),
+            None => text::clean(&format!("{subject}: not compared")),
+        }
+    }
+
+    /// What stands under the sentence: verdict and reason.
+    pub fn judgement(&self) -> String {
+        text::judged(self.verdict, &self.reason, None)
+    }
+}
+
+/// A value that would be tried.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DryCandidate {
+    /// Settings.
+    pub settings: Settings,
+    /// What it does, in one line.
+    pub description: String,
+    /// Arguments and environment for llama-bench.
+    #[serde(flatten)]
+    pub launch: Launch,
+}
+
+/// What `flux tune --dry-run --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DryRun {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Hash of the machine's and the build's fingerprint.
+    pub fingerprint: String,
+    /// Name of the build.
+    pub runtime: String,
+    /// Name of the model.
+    pub model: String,
+    /// Goal.
+    pub goal: Option<Goal>,
+    /// Labels of the tests of each run.
+    pub tests: Vec<String>,
+    /// What would be tried.
+    pub candidates: Vec<DryCandidate>,
+    /// What would not, and why.
+    pub refused: Vec<Refusal>,
+    /// About how many llama-bench processes.
+    pub processes: Option<u32>,
+    /// About how many seconds; `None` until a session of this machine and model tells.
+    pub expected_secs: Option<f64>,
+}
+
+impl Default for DryRun {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            fingerprint: String::new(),
+            runtime: String::new(),
+            model: String::new(),
+            goal: None,
+            tests: Vec::new(),
+            candidates: Vec::new(),
+            refused: Vec::new(),
+            processes: None,
+            expected_secs: None,
+        }
+    }
+}
+
+impl DryRun {
+    /// `6 candidates, about 40 llama-bench processes, about 25 min`.
+    pub fn summary(&self) -> String {
+        let mut parts = vec![text::count(self.candidates.len() as u64, "candidate")];
+        if let Some(processes) = self.processes {
+            parts.push(format!("about {processes} llama-bench processes"));
+        }
+        match self.expected_secs {
+            Some(secs) => parts.push(format!("about {}", text::span(secs))),
+            None => parts.push("time unknown until the baseline has run".to_owned()),
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_with_fields_missing_are_read() {
+        let stored =
+            r#"{"session": 5, "verdict": "unchanged", "candidates": [{"id": 1}], "new_field": 1}"#;
+        let document: TuneDocument = serde_json::from_str(stored).unwrap();
+        assert_eq!(document.session, Some(5));
+        assert_eq!(document.candidates[0].change_pct, None);
+        assert!(!document.saveable);
+        assert_eq!(
+            document.sentence(),
+            "Nothing beat stock in screening: stock stays"
+        );
+        assert_eq!(document.judgement(), "Unchanged · no profile saved");
+        let document: AbDocument = serde_json::from_str(r#"{"a": {"arm": "stock"}}"#).unwrap();
+        assert_eq!(document.overhead, None);
+    }
+
+    #[test]
+    fn an_arm_is_shown_harmlessly_and_compared_by_the_goals_metric() {
+        let comparison = text::graphics_queue();
+        let document = AbDocument {
+            primary: "tg128".to_owned(),
+            a: ArmDocument {
+                arm: "stock".to_owned(),
+                ..ArmDocument::default()
+            },
+            b: ArmDocument {
+                arm: "ubatch=1024\u{1b}".to_owned(),
+                ..ArmDocument::default()
+            },
+            confirmation: Some(ConfirmationDocument {
+                metrics: BTreeMap::from([("tg128".to_owned(), comparison)]),
+                ..ConfirmationDocument::default()
+            }),
+            ..AbDocument::default()
+        };
+        assert_eq!(
+            document.sentence(),
+            "ubatch=1024\\u{1b} against stock: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"
+        );
+    }
+}

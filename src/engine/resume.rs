@@ -1,0 +1,76 @@
+//! Which session a search can go on with.
+
+use std::path::{Path, PathBuf};
+
+use crate::ports::{SessionKind, SessionState};
+
+use super::Ports;
+use super::message::{JobError, USAGE};
+use super::tune::{NOT_RESUMABLE, NOTHING_RUNS, no_session};
+
+/// Sessions looked through for one to go on with.
+const RESUME_DEPTH: u32 = 1000;
+
+/// The session to go on with: the one named, else the newest `tune` without a result (of this model, where one is
+/// given) that may still get one: it was killed or cancelled, or failed for want of a disk, not of a baseline.
+///
+/// # Errors
+/// There is none, it is of another kind or model, or the store cannot be read.
+pub fn resumable(
+    named: Option<i64>,
+    model: Option<PathBuf>,
+    ports: &Ports,
+) -> Result<(PathBuf, i64), JobError> {
+    if let Some(id) = named {
+        let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
+        if session.begun.kind != SessionKind::Tune {
+            return Err(JobError::new(
+                NOT_RESUMABLE,
+                format!("session {id} is no `flux tune` session"),
+            ));
+        }
+        let measured = session.begun.model.path;
+        if model
+            .as_ref()
+            .is_some_and(|given| !same_file(given, &measured))
+        {
+            return Err(JobError::new(
+                USAGE,
+                format!(
+                    "session {id} measures another model: {}",
+                    measured.display()
+                ),
+            )
+            .hint("leave -m out to go on with it"));
+        }
+        return Ok((measured, id));
+    }
+    for line in ports.store.sessions(RESUME_DEPTH)? {
+        if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {
+            continue;
+        }
+        let Some(session) = ports.store.session(line.id)? else {
+            continue;
+        };
+        let is_hopeless = session
+            .end
+            .is_some_and(|e| e.result["code"] == NOTHING_RUNS);
+        let path = session.begun.model.path;
+        match &model {
+            _ if is_hopeless => {}
+            Some(wanted) if !same_file(wanted, &path) => {}
+            _ => return Ok((model.unwrap_or(path), line.id)),
+        }
+    }
+    Err(
+        JobError::new(NOT_RESUMABLE, "no unfinished session to go on with")
+            .hint("`flux history` lists every session"),
+    )
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}

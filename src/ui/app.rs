@@ -1,0 +1,259 @@
+//! The app: `logic` takes in what arrived and carries out what was ordered, `ui` draws (style A1).
+
+use std::sync::Arc;
+
+use eframe::egui::{self, Context, Ui, ViewportCommand};
+
+use crate::engine::Ports;
+use crate::engine::message::{Command, EventKind, JobError, Occupies};
+use crate::ports::{CancelMode, Notice};
+
+use super::command::{self, UiCommand};
+use super::files::Files;
+use super::link::{Link, Message};
+use super::state::{AppState, Dialog, JobView, Page};
+use super::{dialogs, pages, shell, theme};
+
+/// What a page orders; carried out after the frame is drawn.
+#[derive(Debug)]
+pub enum Order {
+    /// As if its key were pressed.
+    Ui(UiCommand),
+    /// Starts a job.
+    Start(Command),
+    /// Stops the measuring job.
+    Stop(CancelMode),
+    /// Stops the errand.
+    StopErrand,
+    /// Settings changed: theme, zoom and file follow.
+    SettingsChanged,
+    /// Leaves, whatever runs.
+    Leave,
+}
+
+/// What a page may use beside the state.
+pub struct Cx<'a> {
+    /// Workers to ask.
+    pub link: &'a Link,
+    /// What is ordered in this frame.
+    pub orders: Vec<Order>,
+}
+
+impl Cx<'_> {
+    /// Orders something.
+    pub fn order(&mut self, order: Order) {
+        self.orders.push(order);
+    }
+
+    /// Shows a page.
+    pub fn go(&mut self, page: Page) {
+        self.order(Order::Ui(UiCommand::Go(page)));
+    }
+}
+
+/// The app.
+pub struct App {
+    link: Link,
+    state: AppState,
+    begun: bool,
+    leaving: bool,
+}
+
+impl App {
+    /// An app over `ports`; `notices` are what opening them had to say, `files` asks the user for files.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn new(
+        ctx: &Context,
+        ports: Ports,
+        notices: Vec<Notice>,
+        files: Arc<dyn Files>,
+    ) -> Result<Self, JobError> {
+        let link = Link::start(ports, files)?;
+        let mut state = AppState {
+            notices,
+            ..AppState::default()
+        };
+        let (settings, more) = link.ports().settings.load();
+        state.settings = settings;
+        state.notices.extend(more);
+        theme::install(ctx, state.settings.reduce_motion);
+        ctx.options_mut(|options| options.zoom_with_keyboard = false);
+        let app = Self {
+            link,
+            state,
+            begun: false,
+            leaving: false,
+        };
+        app.follow_settings(ctx);
+        app.link.wake(ctx);
+        Ok(app)
+    }
+
+    /// What it shows; for tests.
+    pub fn state(&self) -> &AppState {
+        &self.state
+    }
+
+    /// The workers; for tests.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Takes one message in.
+    pub fn take(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => {
+                let ended = matches!(event.kind, EventKind::Finished(_));
+                let job = event.job;
+                self.state.apply(event);
+                if ended {
+                    pages::job_ended(&mut self.state, &self.link, job);
+                }
+            }
+            Message::Answer(apply) => apply(&mut self.state, &self.link),
+        }
+    }
+
+    fn follow_settings(&self, ctx: &Context) {
+        let settings = &self.state.settings;
+        ctx.set_theme(pages::settings::preference(settings.theme));
+        ctx.set_zoom_factor(settings.zoom as f32);
+    }
+
+    fn carry_out(&mut self, order: Order, ctx: &Context) {
+        match order {
+            Order::Ui(command) => self.command(command, ctx),
+            Order::Start(command) => self.start(command),
+            Order::Stop(mode) => {
+                if let Some(job) = &mut self.state.job {
+                    job.stopping = Some(mode);
+                    self.link.cancel(job.id, mode);
+                }
+            }
+            Order::StopErrand => {
+                if let Some(job) = &mut self.state.errand {
+                    job.stopping = Some(CancelMode::Now);
+                    self.link.cancel(job.id, CancelMode::Now);
+                }
+            }
+            Order::SettingsChanged => {
+                theme::install(ctx, self.state.settings.reduce_motion);
+                self.follow_settings(ctx);
+                pages::settings::store(&self.state, &self.link);
+            }
+            Order::Leave => {
+                self.leaving = true;
+                ctx.send_viewport_cmd(ViewportCommand::Close);
+            }
+        }
+    }
+
+    fn start(&mut self, command: Command) {
+        let measures = command.occupies() == Occupies::Measuring;
+        match self.link.start_job(command) {
+            Ok(id) if measures => self.state.job = Some(JobView::new(id)),
+            Ok(id) => self.state.errand = Some(JobView::new(id)),
+            Err(error) => self.state.complain(error.headline),
+        }
+    }
+
+    fn command(&mut self, command: UiCommand, ctx: &Context) {
+        const STEP: f64 = 0.1;
+        match command {
+            UiCommand::Go(page) => self.state.page = page,
+            UiCommand::Palette => {
+                self.state.dialog = Dialog::Palette {
+                    text: String::new(),
+                    marked: 0,
+                };
+            }
+            UiCommand::Rescan => pages::machine::ask_scan(&mut self.state, &self.link),
+            UiCommand::NewTune => {
+                self.state.page = Page::Tune;
+                pages::tune::begin_anew(&mut self.state);
+            }
+            UiCommand::Search => {
+                self.state.page = Page::History;
+                self.state.history.focus_search();
+            }
+            UiCommand::ZoomIn => self.zoom(self.state.settings.zoom + STEP, ctx),
+            UiCommand::ZoomOut => self.zoom(self.state.settings.zoom - STEP, ctx),
+            UiCommand::ZoomReset => self.zoom(1.0, ctx),
+            UiCommand::SwitchTheme => {
+                self.state.settings.theme = pages::settings::opposite(ctx.theme());
+                self.carry_out(Order::SettingsChanged, ctx);
+            }
+            UiCommand::Keys => self.state.dialog = Dialog::Keys,
+            UiCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
+        }
+    }
+
+    fn zoom(&mut self, factor: f64, ctx: &Context) {
+        self.state.settings.zoom = factor;
+        self.state.settings.bring_into_bounds();
+        self.carry_out(Order::SettingsChanged, ctx);
+    }
+
+    /// The window is to close: a running measurement is asked about first.
+    fn mind_closing(&mut self, ctx: &Context) {
+        if !ctx.input(|input| input.viewport().close_requested()) || self.leaving {
+            return;
+        }
+        if self.state.is_busy() {
+            ctx.send_viewport_cmd(ViewportCommand::CancelClose);
+            self.state.dialog = Dialog::Closing;
+        }
+    }
+
+    /// Takes in what arrived.
+    pub fn update(&mut self, ctx: &Context) {
+        if !self.begun {
+            self.begun = true;
+            pages::machine::ask_scan(&mut self.state, &self.link);
+            pages::history::ask(&mut self.state, &self.link);
+        }
+        for message in self.link.arrived() {
+            self.take(message);
+        }
+        self.mind_closing(ctx);
+    }
+
+    /// Draws, then carries out what was ordered.
+    pub fn show(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx().clone();
+        let mut cx = Cx {
+            link: &self.link,
+            orders: Vec::new(),
+        };
+        if self.state.dialog == Dialog::None {
+            cx.orders
+                .extend(command::pressed(&ctx).into_iter().map(Order::Ui));
+        }
+        shell::show(ui, &mut self.state, &mut cx);
+        dialogs::show(&ctx, &mut self.state, &mut cx);
+        let orders = cx.orders;
+        let ordered = !orders.is_empty();
+        for order in orders {
+            self.carry_out(order, &ctx);
+        }
+        if ordered {
+            ctx.request_repaint();
+        }
+    }
+}
+
+impl eframe::App for App {
+    fn logic(&mut self, ctx: &egui::Context, _frame: &mut eframe::Frame) {
+        self.update(ctx);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        self.show(ui);
+    }
+
+    fn clear_color(&self, visuals: &egui::Visuals) -> [f32; 4] {
+        visuals.panel_fill.to_normalized_gamma_f32()
+    }
+}

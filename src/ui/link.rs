@@ -1,0 +1,233 @@
+//! The app's side of its workers: jobs run in the engine, questions on two named threads, answers come back as messages.
+//! Nothing that may take time happens on the thread that draws.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use eframe::egui::Context;
+
+use crate::engine::message::{Command, Event, EventKind, JobError, JobId};
+use crate::engine::{Engine, Ports};
+use crate::ports::CancelMode;
+
+use super::files::{Choice, Files};
+use super::state::AppState;
+
+/// Messages waiting for the next frame; a worker that is ahead by so many waits.
+const INBOX: usize = 512;
+/// Questions waiting for a worker; more is a fault of the page that asks.
+const QUESTIONS: usize = 64;
+/// Shortest time between two frames that events ask for: four a second do not disturb what is measured (style B2).
+const FRAME_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What an answer does to the state, on the thread that draws.
+type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
+/// Asked of the ports on a worker.
+type Question = Box<dyn FnOnce(&Ports) -> Apply + Send>;
+
+/// What arrives for the next frame.
+pub enum Message {
+    /// Of a job.
+    Event(Event),
+    /// To a question.
+    Answer(Apply),
+}
+
+/// Which thread answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// The store: answers in milliseconds.
+    Store,
+    /// Machine, runtimes, model folders, files: may take seconds.
+    System,
+}
+
+/// The workers. Dropping it ends every job and waits for its last child.
+pub struct Link {
+    engine: Engine,
+    store: Sender<Question>,
+    system: Sender<Question>,
+    inbox: Receiver<Message>,
+    outbox: Sender<Message>,
+    asked: Arc<AtomicUsize>,
+    screen: Arc<OnceLock<Context>>,
+    files: Arc<dyn Files>,
+}
+
+impl Link {
+    /// Starts the workers over `ports`; `files` asks the user for files.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn start(ports: Ports, files: Arc<dyn Files>) -> Result<Self, JobError> {
+        let (outbox, inbox) = bounded(INBOX);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let screen: Arc<OnceLock<Context>> = Arc::default();
+        let worker = |name: &str| {
+            let (sender, questions) = bounded::<Question>(QUESTIONS);
+            let (ports, outbox) = (ports.clone(), outbox.clone());
+            let screen = Arc::clone(&screen);
+            spawn(name, move || {
+                answer_all(&questions, &ports, &outbox, &screen)
+            })
+            .map(|()| sender)
+        };
+        let store = worker("ui-store")?;
+        let system = worker("ui-system")?;
+        let (engine, events) = Engine::new(ports.clone());
+        let (told, shown) = (outbox.clone(), Arc::clone(&screen));
+        spawn("ui-events", move || forward(&events, &told, &shown))?;
+        Ok(Self {
+            engine,
+            store,
+            system,
+            inbox,
+            outbox,
+            asked,
+            screen,
+            files,
+        })
+    }
+
+    /// Frames are asked of this context from now on.
+    pub fn wake(&self, ctx: &Context) {
+        let _ = self.screen.set(ctx.clone());
+    }
+
+    /// The ports, for what is no question: the data folder's name, the shapes one can synthesise.
+    pub fn ports(&self) -> &Ports {
+        self.engine.ports()
+    }
+
+    /// Asks `question` on a worker and hands its answer to `apply` before a later frame.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        worker: Worker,
+        question: impl FnOnce(&Ports) -> T + Send + 'static,
+        apply: impl FnOnce(&mut AppState, &Self, T) + Send + 'static,
+    ) {
+        let asked: Question = Box::new(move |ports| {
+            let answer = question(ports);
+            Box::new(move |state, link| apply(state, link, answer))
+        });
+        let to = match worker {
+            Worker::Store => &self.store,
+            Worker::System => &self.system,
+        };
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if to.try_send(asked).is_err() {
+            self.asked.fetch_sub(1, Ordering::SeqCst);
+            tracing::warn!(
+                ?worker,
+                "a question was dropped: the worker is busy or gone"
+            );
+        }
+    }
+
+    /// Lets the user choose a file or folder; `apply` hears of it unless the dialog was dismissed.
+    pub fn choose(
+        &self,
+        what: Choice,
+        apply: impl FnOnce(&mut AppState, &Self, PathBuf) + Send + 'static,
+    ) {
+        let (outbox, screen) = (self.outbox.clone(), Arc::clone(&self.screen));
+        let asked = Arc::clone(&self.asked);
+        let chosen = Box::new(move |path: PathBuf| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let apply: Apply = Box::new(move |state, link| apply(state, link, path));
+            if outbox.send(Message::Answer(apply)).is_ok()
+                && let Some(ctx) = screen.get()
+            {
+                ctx.request_repaint();
+            }
+        });
+        self.files.choose(what, chosen);
+    }
+
+    /// Starts a job.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn start_job(&mut self, command: Command) -> Result<JobId, JobError> {
+        self.engine.submit(command)
+    }
+
+    /// Asks a job to stop.
+    pub fn cancel(&self, job: JobId, mode: CancelMode) {
+        self.engine.cancel(job, mode);
+    }
+
+    /// What arrived since the last frame, without waiting.
+    pub fn arrived(&self) -> Vec<Message> {
+        let arrived: Vec<Message> = self.inbox.try_iter().collect();
+        self.settle(&arrived);
+        arrived
+    }
+
+    /// Waits for the next message; `None` after `patience`. For tests, which have no frames to wait for.
+    pub fn wait(&self, patience: Duration) -> Option<Message> {
+        let message = self.inbox.recv_timeout(patience).ok()?;
+        self.settle(std::slice::from_ref(&message));
+        Some(message)
+    }
+
+    /// Questions without an answer yet.
+    pub fn unanswered(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn settle(&self, messages: &[Message]) {
+        let answers = messages
+            .iter()
+            .filter(|m| matches!(m, Message::Answer(_)))
+            .count();
+        self.asked.fetch_sub(answers, Ordering::SeqCst);
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), JobError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    // It ends when the link drops its sender; nothing of it has to be waited for.
+    thread
+        .map(drop)
+        .map_err(|e| JobError::new("thread", format!("no thread could be started: {e}")))
+}
+
+fn answer_all(
+    questions: &Receiver<Question>,
+    ports: &Ports,
+    outbox: &Sender<Message>,
+    screen: &OnceLock<Context>,
+) {
+    for question in questions {
+        if outbox.send(Message::Answer(question(ports))).is_err() {
+            return;
+        }
+        if let Some(ctx) = screen.get() {
+            ctx.request_repaint();
+        }
+    }
+}
+
+/// Hands events on and asks for frames: at once after a quiet time, else no sooner than the interval allows.
+fn forward(events: &Receiver<Event>, outbox: &Sender<Message>, screen: &OnceLock<Context>) {
+    let mut last = None::<Instant>;
+    for event in events {
+        let ends = matches!(event.kind, EventKind::Finished(_));
+        if outbox.send(Message::Event(event)).is_err() {
+            return;
+        }
+        let Some(ctx) = screen.get() else { continue };
+        let since = last.map_or(FRAME_INTERVAL, |at| at.elapsed());
+        if ends || since >= FRAME_INTERVAL {
+            last = Some(Instant::now());
+            ctx.request_repaint();
+        } else {
+            ctx.request_repaint_after(FRAME_INTERVAL - since);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The desktop app (design section 10): pages over the same engine and events as the command line.
+//! `logic` takes in what arrived, `ui` only draws; no question is answered on the thread that draws.
+
+mod app;
+mod charts;
+mod command;
+mod dialogs;
+mod files;
+mod link;
+mod pages;
+mod shell;
+mod start;
+mod state;
+mod theme;
+mod widgets;
+
+pub use app::App;
+pub use files::{Choice, Chosen, Files, SystemDialogs};
+pub use start::{StartError, start};
+pub use state::{AppState, Page};

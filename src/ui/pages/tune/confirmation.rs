@@ -1,0 +1,141 @@
+//! The confirmation as it runs: the strip fills run by run, the interval narrows. Nothing is judged before its end.
+
+use eframe::egui::Ui;
+
+use crate::chart::{Cell, CellState, IntervalRow, Intervals, Role, Run, SampleRow, Samples, Strip};
+use crate::domain::text::{change, clean, count, decimals_for, quantity, settings_words};
+use crate::domain::types::{Comparison, Side};
+use crate::ui::charts;
+use crate::ui::state::{JobView, LiveConfirmation};
+use crate::ui::theme::space;
+use crate::ui::widgets::{Card, caption, muted};
+
+use super::screening::title;
+
+/// The cards.
+pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
+    let Some(live) = &job.confirmation else {
+        return;
+    };
+    let label = job.primary.clone().unwrap_or_default();
+    let unit = quantity(&label, 1.0).1;
+    let role = live
+        .judged
+        .as_ref()
+        .and_then(|judged| judged.verdict)
+        .map_or(Role::Accent, Role::of);
+    interval(ui, live, &label, role);
+    ui.add_space(space::S);
+    let plan = format!(
+        "{} + {} runs of {}, fixed before the first",
+        live.processes,
+        live.processes,
+        count(u64::from(live.repetitions), "repetition")
+    );
+    Card::new("Confirmation, in the order it runs")
+        .caption(plan)
+        .show(ui, |ui| {
+            let strip = strip(live, job.is_running(), role, unit);
+            charts::with_table(ui, "strip", |width| strip.scene(width));
+            caption(
+                ui,
+                format!(
+                    "A stock · B {} · a fresh process each",
+                    settings_words(&live.settings)
+                ),
+            );
+        });
+    ui.add_space(space::S);
+    Card::new("Every run")
+        .caption(format!("{unit} · none dropped for being slow"))
+        .show(ui, |ui| {
+            let samples = samples(live, role, unit);
+            charts::with_table(ui, "runs", |width| samples.scene(width));
+        });
+}
+
+fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
+    let smallest = live.smallest_effect_pct.map_or_else(
+        || "band ±1 %: below it nothing is kept".to_owned(),
+        |pct| format!("band ±1 %: below it nothing is kept · smallest effect this plan can see: {pct:.1} %"),
+    );
+    Card::new("Change against stock so far")
+        .caption(smallest)
+        .show(ui, |ui| {
+            let Some(so_far) = live.so_far() else {
+                muted(ui, "The interval appears when both arms have runs");
+                return;
+            };
+            let intervals = Intervals {
+                rows: vec![row(title(label), &so_far, role)],
+            };
+            charts::with_table(ui, "interval", |width| intervals.scene(width));
+            match &live.judged {
+                Some(judged) => caption(ui, clean(&judged.reason)),
+                None => caption(
+                    ui,
+                    "Watching does not end it sooner: the verdict comes after the last run",
+                ),
+            };
+        });
+}
+
+/// A comparison as the interval chart shows it.
+pub fn row(label: &str, comparison: &Comparison, role: Role) -> IntervalRow {
+    let decimals = comparison
+        .ci95_pct
+        .map_or(1, |[low, high]| decimals_for((high - low) / 2.0));
+    IntervalRow {
+        label: label.to_owned(),
+        change: change(comparison.change_pct, decimals),
+        change_pct: comparison.change_pct,
+        ci: comparison.ci95_pct,
+        role,
+    }
+}
+
+fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Strip {
+    let cells = live.order().into_iter().enumerate().map(|(place, side)| {
+        let run = live.runs.get(place);
+        let value = run.and_then(crate::ui::state::StoredLine::score);
+        let state = match run {
+            Some(_) if value.is_some() => CellState::Done,
+            Some(_) => CellState::Failed,
+            None if place == live.runs.len() && running && live.judged.is_none() => {
+                CellState::Running
+            }
+            None => CellState::Planned,
+        };
+        Cell { side, value, state }
+    });
+    Strip {
+        cells: cells.collect(),
+        candidate: role,
+        unit: unit.to_owned(),
+    }
+}
+
+fn samples(live: &LiveConfirmation, role: Role, unit: &str) -> Samples {
+    let arm = |side: Side, label: &str, role: Role| SampleRow {
+        label: label.to_owned(),
+        runs: live
+            .runs
+            .iter()
+            .filter(|run| run.planned.side == Some(side))
+            .filter_map(|run| {
+                Some(Run {
+                    number: run.seq + 1,
+                    value: run.score()?,
+                })
+            })
+            .collect(),
+        role,
+    };
+    Samples {
+        rows: vec![
+            arm(Side::A, "Stock", Role::Stock),
+            arm(Side::B, "Candidate", role),
+        ],
+        unit: unit.to_owned(),
+    }
+}

@@ -1,0 +1,107 @@
+//! Step 2: what is to become faster, what may change for it, and how long it may take.
+
+use eframe::egui::Ui;
+
+use crate::domain::types::Goal;
+use crate::ui::app::Cx;
+use crate::ui::state::AppState;
+use crate::ui::theme::icons::Icon;
+use crate::ui::theme::space;
+use crate::ui::widgets::{
+    Card, Press, caption, choice, columns, field, number, page_header, segmented, toggle,
+};
+
+use super::{Step, ask_plan, steps};
+
+/// The goals with what each means. Energy comes with the sensors that measure it.
+const GOALS: &[(Goal, &str, &str)] = &[
+    (
+        Goal::Generation,
+        "Generation speed",
+        "Tokens per second while the answer is written: what one waits for in a chat",
+    ),
+    (
+        Goal::Prompt,
+        "Prompt speed",
+        "Tokens per second while the question is read: long documents, code, retrieval",
+    ),
+    (
+        Goal::Request,
+        "Whole request",
+        "Both together for a request of a length you name: what an agent waits for",
+    ),
+];
+
+/// Draws the step.
+pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    page_header(
+        ui,
+        "What should become faster?",
+        "Only exact settings are tried unless you allow more",
+        |ui| {
+            if ui
+                .add(Press::new("Next").icon(Icon::Next).primary())
+                .clicked()
+            {
+                state.tune.step = Step::Candidates;
+                ask_plan(state, cx.link);
+            }
+            if ui.add(Press::new("Back")).clicked() {
+                state.tune.step = Step::Model;
+            }
+        },
+    );
+    if let Some(step) = steps::line(ui, Step::Goal, |step| step <= Step::Goal) {
+        state.tune.step = step;
+    }
+    columns(ui, "goal", &[1.0, 1.0], |column, ui, height| match column {
+        0 => goals(ui, state, height),
+        _ => limits(ui, state, height),
+    });
+}
+
+fn goals(ui: &mut Ui, state: &mut AppState, height: f32) {
+    Card::new("Goal").min_height(height).show(ui, |ui| {
+        for (goal, title, meaning) in GOALS {
+            if choice(ui, state.tune.goal == *goal, title, meaning).clicked() {
+                state.tune.goal = *goal;
+            }
+        }
+        if state.tune.goal == Goal::Request {
+            ui.add_space(space::XS);
+            let shape = &mut state.tune.request;
+            field(ui, "Prompt tokens", "Length of the question", |ui| {
+                number(ui, &mut shape.prompt_tokens, 1..=1_000_000, "")
+            });
+            field(ui, "Generated tokens", "Length of the answer", |ui| {
+                number(ui, &mut shape.generated_tokens, 1..=100_000, "")
+            });
+        }
+    });
+}
+
+fn limits(ui: &mut Ui, state: &mut AppState, height: f32) {
+    Card::new("What may change, and how long it may take").min_height(height).show(ui, |ui| {
+        toggle(ui, &mut state.tune.allow_kv_quant, "Also try a KV cache of reduced precision");
+        caption(
+            ui,
+            "q8_0 and q4_0 save memory and can be faster at long contexts, but change what the model answers. Off, every answer stays exactly what stock gives.",
+        );
+        ui.add_space(space::S);
+        field(ui, "Time limit", "After it, no further candidate is begun; the confirmation is always finished", |ui| {
+            let limits = [(10, "10 min"), (30, "30 min"), (60, "1 h"), (0, "None")];
+            segmented(ui, &mut state.tune.limit_minutes, &limits)
+        });
+        toggle(ui, &mut state.tune.more, "Show rarely needed choices");
+        if state.tune.more {
+            field(ui, "Context depth", "Tokens already in the context while everything is measured", |ui| {
+                number(ui, &mut state.tune.depth, 0..=1_000_000, "")
+            });
+            let mut planned = state.tune.processes.unwrap_or(0);
+            field(ui, "Processes per arm", "Of the confirmation; 0 plans them from the noise seen", |ui| {
+                number(ui, &mut planned, 0..=100, "")
+            });
+            state.tune.processes = (planned > 0).then_some(planned);
+        }
+    });
+}

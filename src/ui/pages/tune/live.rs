@@ -1,0 +1,262 @@
+//! Steps 4 and 5, while the search runs: what is measured now, and the figure of the step looked at.
+
+use eframe::egui::Ui;
+
+use crate::domain::text::{capitalised, clean, count, settings_words, span};
+use crate::domain::types::Goal;
+use crate::engine::message::Outcome;
+use crate::engine::tune::NOTHING_RUNS;
+use crate::ports::CancelMode;
+use crate::ui::app::{Cx, Order};
+use crate::ui::state::{AppState, Dialog, JobView, Page};
+use crate::ui::theme::icons::Icon;
+use crate::ui::theme::{space, tokens};
+use crate::ui::widgets::{
+    Card, Column, Press, Table, Width, caption, columns, empty, failed, label, muted, notice_line,
+    page_header, progress, status,
+};
+
+use super::{Step, confirmation, resume, screening, steps};
+
+/// Draws the step.
+pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    let Some(job) = state.job.clone() else {
+        if empty(
+            ui,
+            Icon::Tune,
+            "Nothing is being measured",
+            Some("Tune a model"),
+        ) {
+            state.tune.step = Step::Model;
+        }
+        return;
+    };
+    follow(state, &job);
+    let step = state.tune.step;
+    page_header(ui, &heading(state), &under(&job), |_| {});
+    let confirming = job.is_confirming();
+    let done = state.tune.result.value().is_some();
+    let open = |other: Step| match other {
+        Step::Screening => true,
+        Step::Confirmation => confirming,
+        Step::Result => done,
+        _ => false,
+    };
+    let reached = if confirming {
+        step.max(Step::Screening)
+    } else {
+        Step::Screening
+    };
+    if let Some(chosen) = steps::line(ui, reached, open) {
+        state.tune.step = chosen;
+        state.tune.looking_at = Some(chosen);
+    }
+    match &job.outcome {
+        Some(Outcome::Failed { error }) => {
+            let everything = error.code == NOTHING_RUNS;
+            Card::bare().show(ui, |ui| {
+                failed(ui, error);
+                ui.horizontal(|ui| {
+                    if ui.add(Press::new("Back to the start").primary()).clicked() {
+                        super::begin_anew(state);
+                    }
+                    if everything && ui.add(Press::new("See every run")).clicked() {
+                        state.history.open(job.session);
+                        cx.go(Page::History);
+                    }
+                });
+            });
+        }
+        Some(Outcome::Cancelled { kept_runs, session }) => {
+            stopped(ui, state, cx, *kept_runs, *session)
+        }
+        _ => {}
+    }
+    columns(
+        ui,
+        "live",
+        &[1.85, 1.0],
+        |column, ui, height| match column {
+            0 if step == Step::Confirmation => confirmation::cards(ui, &job, height),
+            0 => screening::card(ui, &job, height),
+            _ => side(ui, state, cx, &job),
+        },
+    );
+}
+
+/// The step shown follows the search, unless the user looks at another on purpose.
+fn follow(state: &mut AppState, job: &JobView) {
+    let reached = if job.is_confirming() {
+        Step::Confirmation
+    } else {
+        Step::Screening
+    };
+    state.tune.step = state
+        .tune
+        .looking_at
+        .filter(|step| *step <= reached)
+        .unwrap_or(reached);
+}
+
+fn heading(state: &AppState) -> String {
+    match state.tune.goal {
+        Goal::Generation => "Tune for generation speed",
+        Goal::Prompt => "Tune for prompt speed",
+        Goal::Request => "Tune for whole requests",
+        Goal::Energy => "Tune for tokens per joule",
+    }
+    .to_owned()
+}
+
+fn under(job: &JobView) -> String {
+    let stage = job
+        .stage
+        .as_deref()
+        .map_or_else(|| "Getting ready".to_owned(), |s| capitalised(&clean(s)));
+    let mut parts = vec![stage];
+    if job.total > 0 {
+        parts.push(format!(
+            "run {} of about {}",
+            (job.done + 1).min(job.total),
+            job.total
+        ));
+    }
+    parts.push("every run is a fresh process, kept before it is shown".to_owned());
+    parts.join(" · ")
+}
+
+fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: Option<i64>) {
+    let t = tokens(ui);
+    let paused = state.tune.pausing;
+    let title = if paused { "Paused" } else { "Cancelled" };
+    Card::new(title).show(ui, |ui| {
+        let runs = count(u64::from(kept), "run");
+        status(
+            ui,
+            Icon::Check,
+            t.improved,
+            &format!("{runs} kept; going on continues as if nothing had happened"),
+        );
+        ui.horizontal(|ui| {
+            if let (Some(session), Some(model)) = (session, state.model_path())
+                && ui
+                    .add(Press::new("Go on").icon(Icon::Play).primary())
+                    .clicked()
+            {
+                resume(state, cx, session, model);
+            }
+            if ui.add(Press::new("Start anew")).clicked() {
+                super::begin_anew(state);
+            }
+        });
+    });
+}
+
+fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
+    now(ui, job);
+    ui.add_space(space::S);
+    candidates(ui, job);
+    if job.is_running() {
+        ui.add_space(space::S);
+        ui.horizontal_wrapped(|ui| controls(ui, state, cx, job));
+    }
+    if !job.notices.is_empty() {
+        ui.add_space(space::S);
+        Card::new("Noticed").show(ui, |ui| {
+            for notice in &job.notices {
+                notice_line(ui, notice);
+            }
+        });
+    }
+}
+
+fn now(ui: &mut Ui, job: &JobView) {
+    Card::new("Now").show(ui, |ui| {
+        let doing = if job.doing.is_empty() {
+            "Starting llama-bench".to_owned()
+        } else {
+            capitalised(&clean(&job.doing))
+        };
+        label(
+            ui,
+            if job.is_running() {
+                doing
+            } else {
+                "Nothing is measured".to_owned()
+            },
+        );
+        progress(ui, job.share(), "Runs done");
+        ui.horizontal(|ui| {
+            let left = match job.eta_secs {
+                _ if !job.is_running() => "ended".to_owned(),
+                Some(secs) => format!("about {} left", span(secs)),
+                None => "time left known after the first run".to_owned(),
+            };
+            caption(ui, left);
+        });
+    });
+}
+
+fn controls(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
+    if let Some(mode) = job.stopping {
+        muted(
+            ui,
+            match (state.tune.pausing, mode) {
+                (true, _) => "Pausing when this run has ended",
+                (false, CancelMode::AfterSample) => "Stopping when this run has ended",
+                (false, CancelMode::Now) => "Stopping now",
+            },
+        );
+        if mode == CancelMode::AfterSample && ui.add(Press::new("Stop now")).clicked() {
+            cx.order(Order::Stop(CancelMode::Now));
+        }
+        return;
+    }
+    if ui.add(Press::new("Pause").icon(Icon::Pause)).clicked() {
+        state.tune.pausing = true;
+        cx.order(Order::Stop(CancelMode::AfterSample));
+    }
+    if ui.add(Press::new("Cancel…").icon(Icon::Stop)).clicked() {
+        state.tune.pausing = false;
+        state.dialog = Dialog::Stopping;
+    }
+}
+
+/// What was tried so far, newest last, and what is tried now.
+fn candidates(ui: &mut Ui, job: &JobView) {
+    Card::new("Candidates").show(ui, |ui| {
+        if job.candidates.is_empty() {
+            muted(ui, "Stock comes first: every candidate is compared with it");
+            return;
+        }
+        let columns = [
+            Column::left("", Width::Share(1.4)),
+            Column::right("", Width::Fixed(76.0)),
+            Column::right("", Width::Fixed(22.0)),
+        ];
+        let shown = &job.candidates;
+        Table::new("live candidates", &columns)
+            .headless()
+            .wrap()
+            .show(ui, shown.len(), |row, cells| {
+                let candidate = &shown[row];
+                cells.text(settings_words(&candidate.settings));
+                match candidate.change_pct {
+                    Some(change) => cells.muted(crate::domain::text::change(change, 1)),
+                    None => cells.muted(clean(&candidate.status.replace('-', " "))),
+                }
+                let ok = candidate.status == "ok";
+                cells.add(|ui| {
+                    let t = tokens(ui);
+                    let (icon, color) = if ok {
+                        (Icon::Check, t.improved)
+                    } else {
+                        (Icon::Problem, t.regressed)
+                    };
+                    let text = eframe::egui::RichText::new(icon.glyph()).color(color);
+                    ui.label(text)
+                        .on_hover_text(clean(candidate.reason.as_deref().unwrap_or("measured")));
+                });
+            });
+    });
+}

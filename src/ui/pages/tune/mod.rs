@@ -1,0 +1,242 @@
+//! The tuning wizard: model, goal, candidates, then the search as it runs, and its result.
+
+mod candidates;
+mod confirmation;
+mod goal;
+mod live;
+mod model;
+mod result;
+mod screening;
+mod steps;
+
+use std::path::{Path, PathBuf};
+
+use eframe::egui::Ui;
+
+use crate::domain::types::{Goal, ModelInfo, RequestShape};
+use crate::engine::evidence::{Evidence, evidence};
+use crate::engine::message::{Command, Outcome, TuneRequest};
+use crate::engine::report::{DryRun, TuneDocument};
+use crate::engine::{models, prepare};
+use crate::ui::app::{Cx, Order};
+use crate::ui::link::{Link, Worker};
+use crate::ui::state::{AppState, JobView};
+use crate::ui::widgets::Loadable;
+
+pub use steps::Step;
+
+/// The wizard's own state.
+#[derive(Debug)]
+pub struct State {
+    /// The step shown.
+    step: Step,
+    /// A path typed or chosen.
+    path: String,
+    /// The file that was asked about.
+    inspected: Loadable<ModelInfo>,
+    /// Search among the models found.
+    search: String,
+    /// The shape to synthesise.
+    shape: String,
+    /// What is to become faster.
+    goal: Goal,
+    /// The request of the request goal.
+    request: RequestShape,
+    /// Reduced-precision KV cache may be tried.
+    allow_kv_quant: bool,
+    /// Minutes after which no further candidate is begun; 0 is no limit.
+    limit_minutes: u32,
+    /// Context depth of all tests, tokens.
+    depth: u32,
+    /// Processes per arm of the confirmation, where the user fixes them.
+    processes: Option<u32>,
+    /// The rarely used choices are shown.
+    more: bool,
+    /// What would be tried.
+    plan: Loadable<DryRun>,
+    /// What `plan` was made for.
+    planned: Option<TuneRequest>,
+    /// The user asked for a pause rather than for an end.
+    pausing: bool,
+    /// A live step the user looks at on purpose.
+    looking_at: Option<Step>,
+    /// The request of the job running, for going on with it.
+    running: Option<TuneRequest>,
+    /// The result, in full.
+    result: Loadable<(TuneDocument, Evidence)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            step: Step::Model,
+            path: String::new(),
+            inspected: Loadable::Unasked,
+            search: String::new(),
+            shape: String::new(),
+            goal: Goal::Generation,
+            request: RequestShape::default(),
+            allow_kv_quant: false,
+            limit_minutes: 0,
+            depth: 0,
+            processes: None,
+            more: false,
+            plan: Loadable::Unasked,
+            planned: None,
+            pausing: false,
+            looking_at: None,
+            running: None,
+            result: Loadable::Unasked,
+        }
+    }
+}
+
+/// Begins a new tuning; what runs goes on and can be looked at again.
+pub fn begin_anew(state: &mut AppState) {
+    if state.job.as_ref().is_some_and(JobView::is_running) {
+        return;
+    }
+    let kept = std::mem::take(&mut state.tune);
+    state.tune.goal = kept.goal;
+    state.tune.path = kept.path;
+    state.job = None;
+}
+
+/// Draws the page.
+pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    if state.models.is_unasked() {
+        ask_models(state, cx.link);
+    }
+    match state.tune.step {
+        Step::Model => model::show(ui, state, cx),
+        Step::Goal => goal::show(ui, state, cx),
+        Step::Candidates => candidates::show(ui, state, cx),
+        Step::Screening | Step::Confirmation => live::show(ui, state, cx),
+        Step::Result => result::show(ui, state, cx),
+    }
+}
+
+/// Looks through the model folders.
+pub fn ask_models(state: &mut AppState, link: &Link) {
+    state.models.ask();
+    let also = state.settings.model_folders.clone();
+    link.ask(
+        Worker::System,
+        move |ports| models::usual(&also, ports),
+        |state, _, found| {
+            state.notices.extend(found.notices);
+            state.models.answer(Ok(found.models));
+        },
+    );
+}
+
+/// Reads a model's header and takes the model if it can run.
+pub fn take_model(state: &mut AppState, link: &Link, path: &Path) {
+    state.tune.path = path.display().to_string();
+    state.tune.inspected.ask();
+    let path = path.to_owned();
+    link.ask(
+        Worker::System,
+        move |ports| ports.models.inspect(&path).map_err(Into::into),
+        |state, _, read: Result<ModelInfo, _>| {
+            if let Ok(model) = &read {
+                state.model = Some(model.clone());
+                state.settings.remember_model(model.path.clone());
+                state.tune.plan = Loadable::Unasked;
+            }
+            state.tune.inspected.answer(read);
+        },
+    );
+}
+
+/// A model was synthesised: it is taken at once.
+pub fn model_made(state: &mut AppState, link: &Link, result: &serde_json::Value) {
+    if let Ok(model) = serde_json::from_value::<ModelInfo>(result.clone()) {
+        state.say(format!("{} is written", model.name));
+        take_model(state, link, &model.path);
+        ask_models(state, link);
+    }
+}
+
+/// What the wizard's form asks for.
+fn request(state: &AppState) -> Option<TuneRequest> {
+    let form = &state.tune;
+    Some(TuneRequest {
+        runtime: state.chosen_runtime().map(|r| r.name.clone()),
+        goal: form.goal,
+        request_shape: form.request,
+        allow_kv_quant: form.allow_kv_quant,
+        processes: form.processes,
+        time_limit_secs: (form.limit_minutes > 0).then(|| f64::from(form.limit_minutes) * 60.0),
+        depth: form.depth,
+        save: false,
+        ..TuneRequest::new(state.model.as_ref()?.path.clone())
+    })
+}
+
+/// Asks what would be tried, unless that is known for this very request.
+fn ask_plan(state: &mut AppState, link: &Link) {
+    let Some(request) = request(state) else {
+        return;
+    };
+    if state.tune.planned.as_ref() == Some(&request) && state.tune.plan.error().is_none() {
+        return;
+    }
+    state.tune.plan = Loadable::Loading(None);
+    state.tune.planned = Some(request.clone());
+    link.ask(
+        Worker::System,
+        move |ports| prepare::dry_run(&request, ports),
+        |state, _, plan| state.tune.plan.answer(plan),
+    );
+}
+
+/// Starts the search.
+fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
+    let form = &mut state.tune;
+    form.result = Loadable::Unasked;
+    form.pausing = false;
+    form.looking_at = None;
+    form.running = Some(request.clone());
+    form.step = Step::Screening;
+    cx.order(Order::Start(Command::Tune(request)));
+}
+
+/// Goes on with a stored session that was paused, cancelled or broken off.
+pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
+    let mut request = state.tune.running.take().unwrap_or_else(|| TuneRequest {
+        save: false,
+        ..TuneRequest::new(model.clone())
+    });
+    // The session's own plan wins over everything else in the request.
+    request.model = model;
+    request.resume = Some(session);
+    start(state, cx, request);
+}
+
+/// A measuring job has ended: its result is read back from the store, where it is kept.
+pub fn ended(state: &mut AppState, link: &Link) {
+    let Some(job) = &state.job else { return };
+    let (Some(Outcome::Done { .. }), Some(session)) = (&job.outcome, job.session) else {
+        return;
+    };
+    state.tune.step = Step::Result;
+    state.tune.looking_at = None;
+    read_back(state, link, session);
+}
+
+/// Reads a session's result and evidence from the store.
+fn read_back(state: &mut AppState, link: &Link, session: i64) {
+    state.tune.result.ask();
+    link.ask(
+        Worker::Store,
+        move |ports| {
+            let evidence = evidence(session, ports)?;
+            let result = evidence.session.end.as_ref().map(|end| end.result.clone());
+            let document: TuneDocument =
+                serde_json::from_value(result.unwrap_or_default()).unwrap_or_default();
+            Ok((document, evidence))
+        },
+        |state, _, result| state.tune.result.answer(result),
+    );
+}

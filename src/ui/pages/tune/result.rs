@@ -1,0 +1,169 @@
+//! Step 6: the verdict first, what to do with it, and the evidence under it.
+
+use eframe::egui::Ui;
+
+use crate::domain::text::{clean, shell_command};
+use crate::domain::types::Profile;
+use crate::engine::message::{Command, JobError};
+use crate::engine::report::TuneDocument;
+use crate::engine::run::{RunRequest, prepare};
+use crate::engine::tune::save_profile;
+use crate::ui::app::{Cx, Order};
+use crate::ui::link::{Link, Worker};
+use crate::ui::pages::{history, session};
+use crate::ui::state::{AppState, Page};
+use crate::ui::theme::icons::Icon;
+use crate::ui::theme::tokens;
+use crate::ui::widgets::{Card, Press, failed, label, loading_note, page_header, status};
+
+use super::{Step, begin_anew, steps};
+
+/// Draws the step.
+pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    let Some((document, evidence)) = state.tune.result.value().cloned() else {
+        page_header(ui, "Result", "", |_| {});
+        match state.tune.result.error() {
+            Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
+            None => Card::bare().show(ui, |ui| {
+                loading_note(ui, "Reading every run back from the store")
+            }),
+        }
+        return;
+    };
+    page_header(ui, &document.sentence(), &document.judgement(), |ui| {
+        actions(ui, state, cx, &document)
+    });
+    if let Some(step) = steps::line(ui, Step::Result, |step| step >= Step::Screening) {
+        state.tune.step = step;
+        state.tune.looking_at = Some(step);
+    }
+    serving(ui, state, cx);
+    session::show(ui, &evidence, &state.settings);
+}
+
+fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, document: &TuneDocument) {
+    let Some(session) = document.session else {
+        return;
+    };
+    let saved = document.profile.is_some();
+    if document.saveable && !saved {
+        let save = Press::new("Save profile").icon(Icon::Save).primary();
+        if ui.add(save).clicked() {
+            save_winner(cx.link, session);
+        }
+    } else if saved {
+        if ui
+            .add(Press::new("Run server").icon(Icon::Server).primary())
+            .clicked()
+        {
+            run_server(state, cx);
+        }
+        if ui
+            .add(Press::new("Copy command").icon(Icon::Copy))
+            .clicked()
+        {
+            copy_command(state, cx.link, ui.ctx().clone());
+        }
+    } else if ui.add(Press::new("Tune again").primary()).clicked() {
+        begin_anew(state);
+    }
+    if ui.add(Press::new("Export…").icon(Icon::Report)).clicked() {
+        history::export_report(cx.link, session);
+    }
+    if ui.add(Press::new("Show in history").quiet()).clicked() {
+        state.history.open(Some(session));
+        cx.go(Page::History);
+    }
+}
+
+fn save_winner(link: &Link, session: i64) {
+    link.ask(
+        Worker::Store,
+        move |ports| save_profile(session, ports),
+        |state, link, saved: Result<Profile, JobError>| match saved {
+            Ok(profile) => {
+                state.say(format!(
+                    "Saved as profile {}: `flux run` and Run server use it from now on",
+                    profile.id
+                ));
+                super::read_back(state, link, profile.session);
+                history::ask(state, link);
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
+}
+
+fn request(state: &AppState) -> Option<RunRequest> {
+    Some(RunRequest {
+        model: state.model_path()?,
+        runtime: state.chosen_runtime().map(|r| r.name.clone()),
+        goal: Some(state.tune.goal),
+        stale_ok: false,
+        extra: Vec::new(),
+    })
+}
+
+/// The command goes to the clipboard as a shell would take it.
+fn copy_command(state: &AppState, link: &Link, ctx: eframe::egui::Context) {
+    let Some(request) = request(state) else {
+        return;
+    };
+    link.ask(
+        Worker::System,
+        move |ports| prepare(&request, ports),
+        move |state, _, plan| match plan {
+            Ok(plan) => {
+                ctx.copy_text(shell_command(&plan.env, &plan.argv));
+                state.say("The command is in the clipboard");
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
+}
+
+fn run_server(state: &AppState, cx: &mut Cx) {
+    if let Some(request) = request(state) {
+        cx.order(Order::Start(Command::Serve(request)));
+    }
+}
+
+/// The server that was started here.
+pub fn serving(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
+    let Some(job) = state
+        .errand
+        .as_ref()
+        .filter(|j| j.kind == "serve" && j.is_running())
+    else {
+        return;
+    };
+    Card::new("llama-server").show(ui, |ui| {
+        let t = tokens(ui);
+        match &job.serving {
+            Some(url) => {
+                status(
+                    ui,
+                    Icon::Server,
+                    t.improved,
+                    &format!("Answers on {}", clean(url)),
+                );
+                ui.horizontal(|ui| {
+                    if ui
+                        .add(Press::new("Copy address").icon(Icon::Copy))
+                        .clicked()
+                    {
+                        ui.ctx().copy_text(url.clone());
+                    }
+                    if ui.add(Press::new("Stop server").icon(Icon::Stop)).clicked() {
+                        cx.order(Order::StopErrand);
+                    }
+                });
+            }
+            None => loading_note(ui, "Loading the model"),
+        }
+        label(
+            ui,
+            "Nothing can be measured while it runs: it would spoil the measurement",
+        );
+    });
+}

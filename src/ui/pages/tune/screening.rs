@@ -1,0 +1,120 @@
+//! The ranking as it grows: bars sorted, every repetition a dot, stock as a dashed line.
+
+use std::collections::BTreeMap;
+
+use eframe::egui::Ui;
+
+use crate::chart::{Kind, Ranking, RankingRow as Row};
+use crate::domain::text::{clean, quantity, settings_words};
+use crate::domain::types::{Settings, Stage};
+use crate::ui::charts;
+use crate::ui::state::{JobView, StoredLine};
+use crate::ui::widgets::{Card, muted};
+
+/// The card.
+pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
+    let label = job.primary.clone().unwrap_or_default();
+    let unit = quantity(&label, 1.0).1;
+    let caption = format!(
+        "{} · higher is better · every dot is one repetition",
+        clean(&label)
+    );
+    let title = format!("{}, {unit}", title(&label));
+    Card::new(&title)
+        .caption(caption)
+        .min_height(height)
+        .show(ui, |ui| {
+            let ranking = ranking(job, unit);
+            if ranking.rows.is_empty() {
+                muted(ui, "The first bar appears when stock has been measured");
+                return;
+            }
+            charts::with_table(ui, "screening", |width| ranking.scene(width));
+        });
+}
+
+/// What a metric's label means.
+pub fn title(label: &str) -> &'static str {
+    if label.starts_with("tg") {
+        "Generation"
+    } else if label.starts_with("pp") {
+        "Prompt"
+    } else {
+        "Requests"
+    }
+}
+
+/// Runs of screening, by settings.
+fn ranking(job: &JobView, unit: &str) -> Ranking {
+    let mut by_settings: BTreeMap<&Settings, Vec<&StoredLine>> = BTreeMap::new();
+    let counted = |run: &&StoredLine| {
+        matches!(
+            run.planned.stage,
+            Stage::Baseline | Stage::Screening | Stage::Pairs | Stage::DropOne
+        )
+    };
+    for run in job.runs.iter().filter(counted) {
+        by_settings
+            .entry(&run.planned.settings)
+            .or_default()
+            .push(run);
+    }
+    let baseline = by_settings
+        .values()
+        .flatten()
+        .find(|run| run.planned.stage == Stage::Baseline && !run.scores.is_empty())
+        .map(|run| run.planned.settings.clone());
+    let mut rows: Vec<Row> = by_settings
+        .iter()
+        .map(|(settings, runs)| row(settings, runs, Some(*settings) == baseline.as_ref()))
+        .collect();
+    let best = rows
+        .iter()
+        .filter_map(|row| row.mean)
+        .fold(f64::NEG_INFINITY, f64::max);
+    for row in &mut rows {
+        if row.kind == Kind::Ordinary && row.mean == Some(best) {
+            row.kind = Kind::Best;
+            row.emphasised = true;
+        }
+    }
+    let level = rows
+        .iter()
+        .find(|row| row.kind == Kind::Stock)
+        .and_then(|row| row.mean);
+    Ranking {
+        rows,
+        baseline: level,
+        baseline_label: "stock".to_owned(),
+        unit: unit.to_owned(),
+    }
+}
+
+fn row(settings: &Settings, runs: &[&StoredLine], is_baseline: bool) -> Row {
+    let values: Vec<f64> = runs
+        .iter()
+        .flat_map(|run| run.scores.iter().copied())
+        .collect();
+    let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let failure = runs.iter().rev().find_map(|run| run.failure.as_ref());
+    let kind = match failure {
+        Some(why) if mean.is_none() && why.starts_with("stopped early") => {
+            Kind::StoppedEarly(clean(why))
+        }
+        Some(why) if mean.is_none() => Kind::Failed(clean(why)),
+        _ if is_baseline => Kind::Stock,
+        _ => Kind::Ordinary,
+    };
+    Row {
+        label: if settings.is_stock() {
+            "Stock defaults".to_owned()
+        } else {
+            settings_words(settings)
+        },
+        emphasised: is_baseline,
+        values,
+        mean,
+        ci: None,
+        kind,
+    }
+}

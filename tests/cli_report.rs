@@ -1,0 +1,227 @@
+//! `flux report` on sessions of every kind: the numbers of `flux show`, in a file that needs nothing and gives nothing away.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/bench_runs.rs"]
+mod bench_runs;
+#[path = "support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "support/flux_cli.rs"]
+mod flux_cli;
+#[path = "support/scripted_engine.rs"]
+mod scripted_engine;
+
+use std::fs;
+use std::process::Command;
+
+use flux::domain::types::FailureClass;
+use flux::engine::evidence::evidence;
+use flux::ports::CancelMode;
+use flux::report::{Paths, html};
+
+use flux_cli::{Bed, FLASH_WINS, document, refused};
+use scripted_engine::{Answer, Desk, Gate, finished};
+
+const ONLY_FLASH: &[&str] = &["--only", "flash-attn", "--processes", "4"];
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Elements that are open and never closed in HTML.
+const VOID: &[&str] = &["meta"];
+
+/// Panics on markup that is not well formed, and on anything that a browser would fetch or run.
+fn check(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page.split_once("<html").map(|(_, rest)| rest).unwrap();
+    // The style sheet has `>` of its own.
+    let styled = rest.split_once("</style>").unwrap();
+    assert!(!styled.0.contains("url(") && !styled.0.contains("@import"));
+    rest = styled.1;
+    while let Some(at) = rest.find('<') {
+        let end = at + rest[at..].find('>').unwrap();
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .unwrap();
+        assert!(
+            !["script", "link", "img", "iframe", "object"].contains(&name),
+            "<{tag}>"
+        );
+        assert!(
+            !tag.contains('<') && tag.matches('"').count().is_multiple_of(2),
+            "<{tag}>"
+        );
+        assert!(
+            !tag.contains(" on") && !tag.contains("href") && !tag.contains("src="),
+            "<{tag}>"
+        );
+        if tag.starts_with('/') {
+            let opened = open.pop();
+            assert!(
+                opened == Some(name) || ["head", "html"].contains(&name),
+                "{opened:?} {tag}"
+            );
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+/// Every number with a fraction that `flux show` prints of samples and changes.
+fn numbers(shown: &str) -> Vec<&str> {
+    let lines = shown
+        .lines()
+        .filter(|line| line.contains(" t/s") || line.contains("95 % CI"));
+    let words = lines.flat_map(|line| line.split([' ', '(', ')', ',']));
+    words
+        .filter(|word| word.contains('.') && word.parse::<f64>().is_ok())
+        .collect()
+}
+
+#[test]
+fn a_winner_is_reported_with_the_numbers_of_show() {
+    let bed = Bed::new(FLASH_WINS);
+    let result = document(&mut bed.tune(ONLY_FLASH));
+    assert_eq!(result["verdict"], "improved");
+    let page = output(&mut bed.flux(&["report", "1", "-o", "-"]));
+    check(&page);
+    let shown = output(&mut bed.flux(&["show", "1"]));
+    let numbers = numbers(&shown);
+    assert!(numbers.len() > 40, "{shown}");
+    for number in numbers {
+        assert!(page.contains(number), "{number} of\n{shown}");
+    }
+    let head = page.find("<h1>Flash attention on: +").unwrap();
+    assert!(head < page.find("<svg").unwrap(), "the verdict comes first");
+    for part in [
+        "<h2>Flash attention on against stock</h2>",
+        "Confirmation, in the order it ran",
+        "<h3>Every run, tg128</h3>",
+        "<h2>Screening</h2>",
+        "<h2>Why these settings</h2>",
+        "<h2>Candidates, best first</h2>",
+        "<h2>Machine</h2>",
+        "<h2>Fingerprint</h2>",
+        "<h2>Commands</h2>",
+        "<summary>Raw output</summary>",
+        "<h2>How the verdict is reached</h2>",
+        "prefers-color-scheme:light",
+        "@media print",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_file_is_written_once_and_home_is_a_tilde() {
+    let bed = Bed::new(FLASH_WINS);
+    document(&mut bed.tune(ONLY_FLASH));
+    let dir = tempfile::tempdir().unwrap();
+    let report = |args: &[&str]| {
+        let mut command = bed.flux(&["report", "1"]);
+        command.current_dir(dir.path()).args(args);
+        command
+    };
+    output(&mut report(&[]));
+    let file = dir.path().join("flux-session-1.html");
+    let page = fs::read_to_string(&file).unwrap();
+    let home = bed.fake.scratch().display().to_string();
+    assert!(page.contains("~/tiny.gguf") && !page.contains(&home));
+    fs::write(&file, "mine").unwrap();
+    let error = refused(&report(&[]).output().unwrap(), 1);
+    assert!(error.contains("flux-session-1.html"), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    output(&mut report(&["--force", "--full-paths"]));
+    assert!(fs::read_to_string(&file).unwrap().contains(&home));
+    refused(&report(&["-o", "no/such/folder.html"]).output().unwrap(), 1);
+    refused(&bed.flux(&["report", "99"]).output().unwrap(), 1);
+}
+
+#[test]
+fn no_winner_is_a_report_too() {
+    // Nothing is faster, and the machine is too restless to say more.
+    let bed = Bed::new("process_sd = 0.2\nrepetition_sd = 0.05\n");
+    let mut ab = bed.flux(&["ab", "stock", "flash-attn=on", "--processes", "4", "--json"]);
+    ab.arg("--runtime")
+        .arg(bed.fake.dir())
+        .arg("-m")
+        .arg(&bed.model);
+    assert_eq!(document(&mut ab)["verdict"], "inconclusive");
+    let page = output(&mut bed.flux(&["report", "1", "-o", "-"]));
+    check(&page);
+    assert!(page.contains("<h1>flash-attn=on against stock: "), "{page}");
+    assert!(page.contains("? inconclusive</span>") && page.contains("<h3>Every run, tg128</h3>"));
+}
+
+/// The report of a scripted session, however far it came.
+fn scripted(desk: &Desk) -> String {
+    let evidence = evidence(1, &desk.ports).unwrap();
+    let page = html(&evidence, &Paths::Shortened { home: None }).unwrap();
+    check(&page);
+    page
+}
+
+#[test]
+fn hostile_names_are_shown_and_do_nothing() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    finished(&events, job);
+    let mut evidence = evidence(1, &desk.ports).unwrap();
+    evidence.session.begun.model.name = "<script>alert(\"1\")</script>\u{202e}".to_owned();
+    evidence.session.begun.runtime.name = "' onload='x\u{1b}[2J".to_owned();
+    evidence.runs[0].run.raw.stderr = "</pre><img src=x>\u{0}\n/home/anna/a.gguf".to_owned();
+    let page = html(&evidence, &Paths::Shortened { home: None }).unwrap();
+    check(&page);
+    assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\\u{202e}"));
+    assert!(page.contains("&#39; onload=&#39;x\\u{1b}[2J"), "{page}");
+    assert!(page.contains("&lt;/pre&gt;&lt;img src=x&gt;\\u{0}\n~/a.gguf"));
+    assert!(!page.contains(['\u{1b}', '\u{202e}', '\u{0}']) && !page.contains("anna"));
+}
+
+#[test]
+fn where_everything_failed_the_report_says_so() {
+    let desk = Desk::new(|_| Answer::Fails(FailureClass::OutOfMemory));
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    finished(&events, job);
+    let page = scripted(&desk);
+    assert!(page.contains("<h1>Failed: "), "{page}");
+    assert!(page.contains("out of memory") && page.contains("Out of memory: scripted"));
+    assert!(!page.contains("<h2>Why these settings</h2>"));
+}
+
+#[test]
+fn a_session_that_goes_on_is_reported_as_far_as_it_came() {
+    let gate = Gate::new(8);
+    let desk = Desk::new(gate.script());
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    gate.pass(|| {
+        let page = scripted(&desk);
+        assert!(
+            page.contains("<h1>Not finished: no result yet, 8 runs so far</h1>"),
+            "{page}"
+        );
+        assert!(page.contains("<h2>Screening</h2>"));
+        engine.cancel(job, CancelMode::AfterSample);
+    });
+    finished(&events, job);
+    let page = scripted(&desk);
+    assert!(
+        page.contains("<h1>Cancelled: no result, 9 runs kept</h1>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("flux tune --resume 1 goes on with it"),
+        "{page}"
+    );
+}
