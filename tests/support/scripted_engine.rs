@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use flux::config::SettingsFile;
+use flux::config::{SettingsFile, SpaceFile};
 use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
@@ -203,7 +203,7 @@ impl Telemetry for OneSensor {
 }
 
 impl TelemetrySource for OneSensor {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "one"
     }
 
@@ -314,6 +314,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
