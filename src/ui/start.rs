@@ -60,11 +60,26 @@ pub fn start(ports: &Ports, notices: &[Notice]) -> Result<(), StartError> {
 fn told(error: &eframe::Error) -> StartError {
     match error {
         eframe::Error::WinitEventLoop(_) | eframe::Error::Winit(_) => {
-            StartError::NoDisplay(error.to_string())
+            tracing::debug!(%error, "no event loop");
+            StartError::NoDisplay(display())
         }
         eframe::Error::AppCreation(error) => StartError::App(error.to_string()),
         _ => StartError::NoRenderer(error.to_string()),
     }
+}
+
+/// What is wrong with the display; the window library's own words name its source files.
+fn display() -> String {
+    let set = ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().find_map(|name| {
+        let value = std::env::var(name).ok().filter(|v| !v.is_empty())?;
+        Some(format!("{name}={value} does not answer"))
+    });
+    let unset = if cfg!(target_os = "linux") {
+        "neither DISPLAY nor WAYLAND_DISPLAY is set"
+    } else {
+        "the system gives none"
+    };
+    set.unwrap_or_else(|| unset.to_owned())
 }
 
 fn open(renderer: Renderer, ports: &Ports, notices: &[Notice]) -> eframe::Result {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use flux::config::SettingsFile;
+use flux::config::{SettingsFile, SpaceFile};
 use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
@@ -233,7 +233,7 @@ impl Telemetry for OneSensor {
 }
 
 impl TelemetrySource for OneSensor {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "one"
     }
 
@@ -246,22 +246,36 @@ impl TelemetrySource for OneSensor {
     }
 }
 
+/// A clock that stands still.
+struct FixedClock(Timestamp);
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 type Installs =
     Box<dyn Fn(&CancelToken, &mut dyn FnMut(InstallProgress)) -> PortResult<()> + Send + Sync>;
 
 /// The builds known, and how the next one is installed.
 struct Builds {
     known: Mutex<Vec<Runtime>>,
-    brings: Runtime,
+    /// What an installation brings.
+    brings: Option<Runtime>,
     installs: Installs,
 }
 
 impl Builds {
-    /// This one is known; none can be installed.
-    fn one(runtime: Runtime) -> Arc<Self> {
+    /// These are known; none can be installed.
+    fn fixed(known: Vec<Runtime>) -> Arc<Self> {
         Arc::new(Self {
-            known: Mutex::new(vec![runtime.clone()]),
-            brings: runtime,
+            known: Mutex::new(known),
+            brings: None,
             installs: Box::new(|_, _| Err(PortError::new("not here"))),
         })
     }
@@ -272,12 +286,11 @@ impl Runtimes for Builds {
         self.known.lock().unwrap().clone()
     }
 
-    fn resolve(&self, _: &str) -> PortResult<Runtime> {
+    fn resolve(&self, name: &str) -> PortResult<Runtime> {
         let known = self.known.lock().unwrap();
-        known
-            .first()
-            .cloned()
-            .ok_or_else(|| PortError::new("no llama.cpp is known"))
+        let named = |r: &&Runtime| r.name == name || r.dir == Path::new(name);
+        let found = known.iter().find(named);
+        found.cloned().ok_or_else(|| PortError::new("not known"))
     }
 
     fn add(&self, _: &Path) -> PortResult<Runtime> {
@@ -295,8 +308,9 @@ impl Runtimes for Builds {
         progress: &mut dyn FnMut(InstallProgress),
     ) -> PortResult<Runtime> {
         (self.installs)(cancel, progress)?;
-        self.known.lock().unwrap().push(self.brings.clone());
-        Ok(self.brings.clone())
+        let brought = self.brings.clone().unwrap();
+        self.known.lock().unwrap().push(brought.clone());
+        Ok(brought)
     }
 }
 
@@ -314,7 +328,7 @@ impl Desk {
         let store = Arc::new(SqliteStore::open(&bed.data, Access::Measure).unwrap());
         let ports = Ports {
             probe: AsIfReal::load("none"),
-            runtimes: Builds::one(bed.fake.runtime(&[])),
+            runtimes: Builds::fixed(vec![bed.fake.runtime(&[])]),
             runner: Arc::new(ScriptedRunner {
                 script: Box::new(script),
                 asked: AtomicU32::new(0),
@@ -324,6 +338,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
@@ -339,7 +354,7 @@ impl Desk {
     pub fn serves_with(&mut self, server: std::path::PathBuf) {
         let mut runtime = self.bed.fake.runtime(&[]);
         runtime.server = Some(server);
-        self.ports.runtimes = Builds::one(runtime);
+        self.ports.runtimes = Builds::fixed(vec![runtime]);
     }
 
     /// Without a build, until one is installed this way.
@@ -352,9 +367,34 @@ impl Desk {
     ) {
         self.ports.runtimes = Arc::new(Builds {
             known: Mutex::default(),
-            brings: self.bed.fake.runtime(&[]),
+            brings: Some(self.bed.fake.runtime(&[])),
             installs: Box::new(installs),
         });
+    }
+
+    /// The same desk on an exported machine with its builds, at a fixed time.
+    pub fn as_recorded_on(&mut self, machine: &str, now: Timestamp) {
+        self.moves_to(machine);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
+        let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
+        self.ports.runtimes = Builds::fixed(exported.runtimes().to_vec());
+        self.ports.clock = Arc::new(FixedClock(now));
+    }
+
+    /// A model of this shape with random weights, its tensor data a hole.
+    pub fn synthesised(&self, shape: &str) -> PathBuf {
+        let output = self.bed.fake.scratch().join(format!("{shape}.gguf"));
+        let request = SynthRequest {
+            shape: shape.to_owned(),
+            output: output.clone(),
+            sparse: true,
+            seed: 0,
+        };
+        let models = &self.ports.models;
+        models
+            .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
+            .unwrap();
+        output
     }
 
     /// The same desk on another machine.

@@ -118,7 +118,7 @@ impl Ring {
 /// The rings of every series that was ever read.
 #[derive(Debug, Clone)]
 pub struct Rings {
-    rings: BTreeMap<SeriesId, Ring>,
+    by_series: BTreeMap<SeriesId, Ring>,
     capacity: usize,
     interval_ms: u32,
 }
@@ -131,7 +131,7 @@ impl Rings {
     pub fn new(interval_ms: u32) -> Self {
         let interval_ms = interval_ms.max(1);
         Self {
-            rings: BTreeMap::new(),
+            by_series: BTreeMap::new(),
             capacity: (Self::HOUR_MS / interval_ms) as usize,
             interval_ms,
         }
@@ -142,10 +142,10 @@ impl Rings {
         let (capacity, interval_ms) = (self.capacity, self.interval_ms);
         for reading in readings {
             // Looked up before it is made: the id is copied once per series, not once per reading.
-            match self.rings.get_mut(&reading.series) {
+            match self.by_series.get_mut(&reading.series) {
                 Some(ring) => ring.push(reading.at, reading.value),
                 None => self
-                    .rings
+                    .by_series
                     .entry(reading.series.clone())
                     .or_insert_with(|| Ring::new(capacity, interval_ms))
                     .push(reading.at, reading.value),
@@ -155,11 +155,11 @@ impl Rings {
 
     /// The series that were read, by source.
     pub fn series(&self) -> impl Iterator<Item = &SeriesId> {
-        self.rings.keys()
+        self.by_series.keys()
     }
 
     /// The ring of a series; `None` where it was never read.
     pub fn get(&self, series: &SeriesId) -> Option<&Ring> {
-        self.rings.get(series)
+        self.by_series.get(series)
     }
 }
