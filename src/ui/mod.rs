@@ -16,5 +16,6 @@ mod widgets;
 
 pub use app::App;
 pub use files::{Choice, Chosen, Files, SystemDialogs};
+pub use link::Message;
 pub use start::{StartError, start};
 pub use state::{AppState, JobView, Page};

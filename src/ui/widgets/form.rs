@@ -69,23 +69,24 @@ pub fn segmented<T: Copy + PartialEq>(
     value: &mut T,
     choices: &[(T, &str)],
 ) -> Response {
-    ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = space::XS;
-        let mut all: Option<Response> = None;
-        for (choice, label) in choices {
-            let response = segment(ui, *value == *choice, label);
-            if response.clicked() {
-                *value = *choice;
+    let before = *value;
+    let mut group = ui
+        .horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = space::XS;
+            for (choice, label) in choices {
+                if segment(ui, *value == *choice, label).clicked() {
+                    *value = *choice;
+                }
             }
-            all = Some(match all {
-                Some(before) => before | response,
-                None => response,
-            });
-        }
-        all
-    })
-    .inner
-    .unwrap_or_else(|| ui.label(""))
+        })
+        .response;
+    if *value != before {
+        group.mark_changed();
+    }
+    // What names the control names the group: each choice keeps its own name.
+    ui.ctx()
+        .accesskit_node_builder(group.id, |node| node.set_role(Role::RadioGroup));
+    group
 }
 
 fn segment(ui: &mut Ui, chosen: bool, label: &str) -> Response {
