@@ -31,7 +31,7 @@ pub fn with_table(ui: &mut Ui, id: &str, scene: impl FnOnce(f32) -> Scene) {
     } else {
         ("Show table", Icon::Right)
     };
-    if ui.add(Press::new(words).icon(icon).quiet()).clicked() {
+    if ui.add(Press::new(words).icon(icon).link()).clicked() {
         open = !open;
         ui.data_mut(|data| data.insert_temp(id, open));
     }

@@ -101,6 +101,15 @@ impl Stage {
         self.settle();
     }
 
+    /// Hears every message that is there already.
+    pub fn drain(&mut self) {
+        let app = self.harness.state_mut();
+        while let Some(message) = app.link().wait(Duration::from_millis(200)) {
+            app.take(message);
+        }
+        self.settle();
+    }
+
     /// Presses what bears exactly this label.
     pub fn click(&mut self, label: &str) {
         self.harness.get_by_label(label).click();

@@ -216,8 +216,8 @@ impl TelemetrySource for OneSensor {
     }
 }
 
-/// A clock that stands still.
-struct FixedClock(Timestamp);
+/// A clock that stands still; whoever asks how much time passed hears of a second more.
+struct FixedClock(Timestamp, AtomicU32);
 
 impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
@@ -225,7 +225,7 @@ impl Clock for FixedClock {
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::ZERO
+        Duration::from_secs(self.1.fetch_add(1, Ordering::SeqCst).into())
     }
 }
 
@@ -339,7 +339,7 @@ impl Desk {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
         let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
         self.ports.runtimes = Arc::new(Exported(exported.runtimes().to_vec()));
-        self.ports.clock = Arc::new(FixedClock(now));
+        self.ports.clock = Arc::new(FixedClock(now, AtomicU32::new(0)));
     }
 
     /// A model of this shape with random weights, its tensor data a hole.
@@ -352,7 +352,9 @@ impl Desk {
             seed: 0,
         };
         let models = &self.ports.models;
-        models.synthesise(&request, &CancelToken::new(), &mut |_, _| {}).unwrap();
+        models
+            .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
+            .unwrap();
         output
     }
 
