@@ -24,6 +24,9 @@ const QUESTIONS: usize = 64;
 /// Shortest time between two frames that events ask for: four a second do not disturb what is measured (style B2).
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long a closing window waits for answers under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
 /// What an answer does to the state, on the thread that draws.
 type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
 /// Asked of the ports on a worker.
@@ -46,16 +49,36 @@ pub enum Worker {
     System,
 }
 
-/// The workers. Dropping it ends every job and waits for its last child.
+/// The workers. Dropping it ends every job and waits for its last child, then for the answers under way.
 pub struct Link {
     engine: Engine,
     store: Sender<Question>,
     system: Sender<Question>,
     inbox: Receiver<Message>,
+    _workers: Workers,
     outbox: Sender<Message>,
     asked: Arc<AtomicUsize>,
     screen: Arc<OnceLock<Context>>,
     files: Arc<dyn Files>,
+}
+
+/// Which question a worker answers last when the window is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The one under way.
+    UnderWay,
+    /// The last one asked: it may store something.
+    Queued,
+}
+
+/// Hears when every worker has ended; dropped after the senders and the inbox, which ends them.
+struct Workers(Receiver<()>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // What was ordered is stored, and the database is closed. A folder that hangs must not hold up the window.
+        let _ = self.0.recv_timeout(LAST_ANSWERS);
+    }
 }
 
 impl Link {
@@ -67,17 +90,19 @@ impl Link {
         let (outbox, inbox) = bounded(INBOX);
         let asked = Arc::new(AtomicUsize::new(0));
         let screen: Arc<OnceLock<Context>> = Arc::default();
-        let worker = |name: &str| {
+        let (at_work, over) = bounded::<()>(0);
+        let worker = |name: &str, last: Last| {
             let (sender, questions) = bounded::<Question>(QUESTIONS);
             let (ports, outbox) = (ports.clone(), outbox.clone());
-            let screen = Arc::clone(&screen);
+            let (screen, at_work) = (Arc::clone(&screen), at_work.clone());
             spawn(name, move || {
-                answer_all(&questions, &ports, &outbox, &screen)
+                answer_all(&questions, &ports, &outbox, &screen, last);
+                drop((ports, at_work));
             })
             .map(|()| sender)
         };
-        let store = worker("ui-store")?;
-        let system = worker("ui-system")?;
+        let store = worker("ui-store", Last::Queued)?;
+        let system = worker("ui-system", Last::UnderWay)?;
         let (engine, events) = Engine::new(ports.clone());
         let (told, shown) = (outbox.clone(), Arc::clone(&screen));
         spawn("ui-events", move || forward(&events, &told, &shown))?;
@@ -85,6 +110,7 @@ impl Link {
             engine,
             store,
             system,
+            _workers: Workers(over),
             inbox,
             outbox,
             asked,
@@ -202,9 +228,11 @@ fn answer_all(
     ports: &Ports,
     outbox: &Sender<Message>,
     screen: &OnceLock<Context>,
+    last: Last,
 ) {
     for question in questions {
-        if outbox.send(Message::Answer(question(ports))).is_err() {
+        let heard = outbox.send(Message::Answer(question(ports))).is_ok();
+        if !heard && last == Last::UnderWay {
             return;
         }
         if let Some(ctx) = screen.get() {

@@ -17,4 +17,4 @@ mod widgets;
 pub use app::App;
 pub use files::{Choice, Chosen, Files, SystemDialogs};
 pub use start::{StartError, start};
-pub use state::{AppState, Page};
+pub use state::{AppState, JobView, Page};

@@ -167,6 +167,10 @@ impl Widget for Press<'_> {
         ui.painter().galley(at, galley, ink);
         let enabled = self.enabled;
         response.widget_info(|| WidgetInfo::labeled(Role::Button, enabled, self.label));
+        if let Some(why_not) = self.why_not {
+            ui.ctx()
+                .accesskit_node_builder(response.id, |node| node.set_description(why_not));
+        }
         let response = match self.why_not.map(str::to_owned).or(self.tooltip) {
             Some(text) => response.on_hover_text(text),
             None => response,

@@ -81,6 +81,13 @@ fn under(plan: &DryRun) -> String {
 
 fn why_not_start(state: &AppState, plan: Option<&DryRun>) -> Option<&'static str> {
     match plan {
+        _ if state
+            .errand
+            .as_ref()
+            .is_some_and(|j| j.is_running() && j.kind == "serve") =>
+        {
+            Some("stop the server first: it would spoil the measurement")
+        }
         _ if state.is_busy() => Some("something else is running"),
         None => Some("the plan is not there yet"),
         Some(plan) if plan.candidates.is_empty() => Some("nothing can be tried here"),

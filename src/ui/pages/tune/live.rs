@@ -3,7 +3,6 @@
 use eframe::egui::Ui;
 
 use crate::domain::text::{capitalised, clean, count, settings_words, span};
-use crate::domain::types::Goal;
 use crate::engine::message::Outcome;
 use crate::engine::tune::NOTHING_RUNS;
 use crate::ports::CancelMode;
@@ -99,13 +98,7 @@ fn follow(state: &mut AppState, job: &JobView) {
 }
 
 fn heading(state: &AppState) -> String {
-    match state.tune.goal {
-        Goal::Generation => "Tune for generation speed",
-        Goal::Prompt => "Tune for prompt speed",
-        Goal::Request => "Tune for whole requests",
-        Goal::Energy => "Tune for tokens per joule",
-    }
-    .to_owned()
+    format!("Tune for {}", super::goal_words(state.tune.goal))
 }
 
 fn under(job: &JobView) -> String {

@@ -17,7 +17,8 @@ use crate::domain::types::{Goal, ModelInfo, RequestShape};
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
 use crate::engine::report::{DryRun, TuneDocument};
-use crate::engine::{models, prepare};
+use crate::engine::{models, prepare, resume as unfinished};
+use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::{AppState, JobView};
@@ -64,6 +65,8 @@ pub struct State {
     running: Option<TuneRequest>,
     /// The result, in full.
     result: Loadable<(TuneDocument, Evidence)>,
+    /// The newest search, where it was broken off, and its model.
+    broken_off: Option<(SessionLine, PathBuf)>,
 }
 
 impl Default for State {
@@ -87,19 +90,34 @@ impl Default for State {
             looking_at: None,
             running: None,
             result: Loadable::Unasked,
+            broken_off: None,
         }
     }
 }
 
-/// Begins a new tuning; what runs goes on and can be looked at again.
-pub fn begin_anew(state: &mut AppState) {
+/// Begins a new tuning, unless one is running: `false` then.
+pub fn begin_anew(state: &mut AppState) -> bool {
     if state.job.as_ref().is_some_and(JobView::is_running) {
-        return;
+        return false;
     }
     let kept = std::mem::take(&mut state.tune);
     state.tune.goal = kept.goal;
     state.tune.path = kept.path;
+    state.tune.broken_off = kept.broken_off;
     state.job = None;
+    true
+}
+
+/// Asks whether the newest search was broken off: by a crash, a pause or a cancel.
+pub fn ask_broken_off(link: &Link) {
+    link.ask(
+        Worker::Store,
+        unfinished::broken_off,
+        |state, _, found| match found {
+            Ok(found) => state.tune.broken_off = found,
+            Err(error) => state.complain(error.headline),
+        },
+    );
 }
 
 /// Draws the page.
@@ -158,6 +176,16 @@ pub fn model_made(state: &mut AppState, link: &Link, result: &serde_json::Value)
     }
 }
 
+/// What is to become better.
+const fn goal_words(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Generation => "generation speed",
+        Goal::Prompt => "prompt speed",
+        Goal::Request => "whole requests",
+        Goal::Energy => "tokens per joule",
+    }
+}
+
 /// What the wizard's form asks for.
 fn request(state: &AppState) -> Option<TuneRequest> {
     let form = &state.tune;
@@ -204,6 +232,10 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
 
 /// Goes on with a stored session that was paused, cancelled or broken off.
 pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
+    if state.model_path().as_ref() != Some(&model) {
+        take_model(state, cx.link, &model);
+    }
+    state.tune.broken_off = None;
     let mut request = state.tune.running.take().unwrap_or_else(|| TuneRequest {
         save: false,
         ..TuneRequest::new(model.clone())

@@ -130,13 +130,15 @@ fn run_server(state: &AppState, cx: &mut Cx) {
 
 /// The server that was started here.
 pub fn serving(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
-    let Some(job) = state
-        .errand
-        .as_ref()
-        .filter(|j| j.kind == "serve" && j.is_running())
-    else {
+    let Some(job) = state.errand.as_ref().filter(|j| j.kind == "serve") else {
         return;
     };
+    if let Some(error) = job.failed_as("serve") {
+        Card::new("llama-server").show(ui, |ui| failed(ui, error));
+    }
+    if !job.is_running() {
+        return;
+    }
     Card::new("llama-server").show(ui, |ui| {
         let t = tokens(ui);
         match &job.serving {
