@@ -47,6 +47,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         ("tune" | "ab", _) => {
             tune::ended(state, link);
             history::ask(state, link);
+            dashboard::ask_recent(state, link);
         }
         _ => {}
     }
