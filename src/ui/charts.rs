@@ -56,7 +56,8 @@ fn numbers(ui: &mut Ui, table: &Table) {
     });
 }
 
-fn show(ui: &mut Ui, scene: &Scene) -> Response {
+/// Paints a scene that is kept between frames; it was made for the width there is.
+pub fn show(ui: &mut Ui, scene: &Scene) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(scene.width, scene.height), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(AccessRole::Image, true, &scene.summary));
     if !ui.is_rect_visible(rect) {

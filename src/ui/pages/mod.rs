@@ -48,6 +48,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
             tune::ended(state, link);
             tune::ask_broken_off(link);
             history::ask(state, link);
+            dashboard::ask_recent(state, link);
         }
         _ => {}
     }

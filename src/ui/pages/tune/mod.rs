@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use eframe::egui::Ui;
 
+use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
@@ -21,9 +22,11 @@ use crate::engine::{models, prepare, resume as unfinished};
 use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
+use crate::ui::pages::settings;
 use crate::ui::state::{AppState, JobView};
 use crate::ui::widgets::Loadable;
 
+pub use goal::LIMITS;
 pub use steps::Step;
 
 /// The wizard's own state.
@@ -95,6 +98,13 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// Takes what the settings propose.
+    pub fn begin_with(&mut self, settings: &AppSettings) {
+        self.limit_minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
+    }
+}
+
 /// Begins a new tuning, unless one is running: `false` then.
 pub fn begin_anew(state: &mut AppState) -> bool {
     if state.job.as_ref().is_some_and(JobView::is_running) {
@@ -104,6 +114,7 @@ pub fn begin_anew(state: &mut AppState) -> bool {
     state.tune.goal = kept.goal;
     state.tune.path = kept.path;
     state.tune.broken_off = kept.broken_off;
+    state.tune.begin_with(&state.settings);
     state.job = None;
     true
 }
@@ -156,10 +167,11 @@ pub fn take_model(state: &mut AppState, link: &Link, path: &Path) {
     link.ask(
         Worker::System,
         move |ports| ports.models.inspect(&path).map_err(Into::into),
-        |state, _, read: Result<ModelInfo, _>| {
+        |state, link, read: Result<ModelInfo, _>| {
             if let Ok(model) = &read {
                 state.model = Some(model.clone());
                 state.settings.remember_model(model.path.clone());
+                settings::store(state, link);
                 state.tune.plan = Loadable::Unasked;
             }
             state.tune.inspected.answer(read);
@@ -197,6 +209,7 @@ fn request(state: &AppState) -> Option<TuneRequest> {
         processes: form.processes,
         time_limit_secs: (form.limit_minutes > 0).then(|| f64::from(form.limit_minutes) * 60.0),
         depth: form.depth,
+        memory_reserve: Some(state.settings.vram_reserve),
         save: false,
         ..TuneRequest::new(state.model.as_ref()?.path.clone())
     })
