@@ -95,7 +95,7 @@ fn paint(ui: &Ui, t: &Tokens, origin: Pos2, item: &Item) {
             let rect = Rect::from_min_size(origin + vec2(*x, *y), vec2(*w, *h));
             let corner = CornerRadius::same(*radius as u8);
             if let Some(role) = fill {
-                painter.rect_filled(rect, corner, color(t, *role));
+                painter.rect_filled(rect, corner, fill_color(t, *role));
             }
             if let Some(role) = stroke {
                 let line = Stroke::new(1.0, color(t, *role));
@@ -165,6 +165,14 @@ fn area(ui: &Ui, origin: Pos2, points: &[Point], base_y: f32, fill: Color32) {
         Shape::Path(path)
     });
     ui.painter().extend(pieces);
+}
+
+/// A filled bar may be lighter than text of the same meaning.
+fn fill_color(t: &Tokens, role: Role) -> Color32 {
+    match role {
+        Role::Warning => t.warning_fill,
+        other => color(t, other),
+    }
 }
 
 fn color(t: &Tokens, role: Role) -> Color32 {

@@ -59,7 +59,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => tried(ui, &plan, height),
             _ => {
                 effort(ui, &plan, state);
-                ui.add_space(space::S);
                 refused(ui, &plan);
             }
         },

@@ -7,7 +7,6 @@ use crate::domain::text::{change, clean, count, decimals_for, quantity, settings
 use crate::domain::types::{Comparison, Side};
 use crate::ui::charts;
 use crate::ui::state::{JobView, LiveConfirmation};
-use crate::ui::theme::space;
 use crate::ui::widgets::{Card, caption, muted};
 
 use super::screening::title;
@@ -25,7 +24,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         .and_then(|judged| judged.verdict)
         .map_or(Role::Accent, Role::of);
     interval(ui, live, &label, role);
-    ui.add_space(space::S);
     let plan = format!(
         "{} + {} runs of {}, fixed before the first",
         live.processes,
@@ -45,7 +43,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
                 ),
             );
         });
-    ui.add_space(space::S);
     Card::new("Every run")
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {
