@@ -282,7 +282,7 @@ fn samples(
     );
     (!rows.iter().all(|row| row.runs.is_empty())).then(|| SamplesFigure {
         label: metric.label.clone(),
-        caption: format!("{unit} · every dot is one run, none dropped for being slow{seen}"),
+        caption: format!("{unit} · none dropped for being slow{seen}"),
         samples: Samples { rows, unit },
     })
 }
@@ -396,13 +396,13 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
 }
 
 /// All of `base` and something else.
-fn is_more(settings: &Settings, base: &Settings) -> bool {
+pub(super) fn is_more(settings: &Settings, base: &Settings) -> bool {
     let has = |(dimension, value): (&String, &String)| settings.0.get(dimension) == Some(value);
     !base.is_stock() && settings != base && base.0.iter().all(has)
 }
 
 /// What was added to the best: most candidates are it and one thing more, which alone is worth a label.
-fn added(story: &Story, settings: &Settings) -> Option<String> {
+pub(super) fn added(story: &Story, settings: &Settings) -> Option<String> {
     let base = best(story).filter(|best| is_more(settings, best))?;
     let mut rest = settings.clone();
     rest.0

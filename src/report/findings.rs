@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use crate::domain::search::{Refusal, Rejection, SearchSpace};
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
-    capitalised, change, change_with_interval, clean, count, rate, refusal_words, setting_title,
-    span,
+    capitalised, change, change_with_interval, clean, count, decimals_for, rate, refusal_words,
+    setting_title, settings_words, signed, span,
 };
 use crate::domain::types::{RawOutput, RunOutcome, Settings, Verdict};
 use crate::engine::report::{CandidateDocument, TuneDocument};
 use crate::ports::StoredRun;
 
-use super::figures::metric_title;
+use super::figures::{added, is_more, metric_title};
 use super::story::Story;
 
 /// Why a setting is there.
@@ -116,8 +116,19 @@ pub fn checks(story: &Story) -> Vec<Check> {
     let guarded = guarded.filter(|(label, _)| **label != confirmation.primary);
     let mut checks: Vec<Check> = guarded
         .map(|(label, metric)| Check {
-            title: format!("{} speed, {}", metric_title(label), clean(label)),
-            result: change_with_interval(metric.change_pct, metric.ci95_pct),
+            title: format!("{} {}", metric_title(label), clean(label)),
+            result: metric.ci95_pct.map_or_else(
+                || change_with_interval(metric.change_pct, None),
+                |[lo, hi]| {
+                    let decimals = decimals_for((hi - lo) / 2.0);
+                    let changed = change(metric.change_pct, decimals);
+                    format!(
+                        "{changed} [{}, {}]",
+                        signed(lo, decimals),
+                        signed(hi, decimals)
+                    )
+                },
+            ),
             passed: metric.change_pct >= -GUARD_LOSS_PCT,
         })
         .collect();
@@ -148,8 +159,10 @@ pub enum Fate {
     Slower,
     /// Screened: no gain worth a confirmation.
     NoGain,
-    /// Screened: faster, and less so than another.
+    /// Screened: faster, and less so than the winner.
     SmallerGain,
+    /// Screened: the winner and more, which gained nothing further.
+    NoFurtherGain,
     /// It failed.
     Failed,
     /// Given up after one repetition.
@@ -167,6 +180,7 @@ impl Fate {
             Self::Slower => "slower".to_owned(),
             Self::NoGain => "no gain".to_owned(),
             Self::SmallerGain => "smaller gain".to_owned(),
+            Self::NoFurtherGain => "no further gain".to_owned(),
             Self::Failed => "failed".to_owned(),
             Self::StoppedEarly => "stopped early".to_owned(),
             Self::Confirmed(verdict) => verdict.to_string(),
@@ -178,8 +192,8 @@ impl Fate {
 /// Something that was tried and not saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rejected {
-    /// Its settings.
-    pub settings: Settings,
+    /// Its settings in words, after a `+` where it is the winner and more.
+    pub words: String,
     /// Change of the goal's metric, percent; `None` without samples.
     pub change_pct: Option<f64>,
     /// What became of it.
@@ -194,7 +208,7 @@ pub fn rejected(story: &Story) -> Vec<Rejected> {
         return Vec::new();
     };
     let finalists = story.lost().map(|c| Rejected {
-        settings: c.settings.clone(),
+        words: settings_words(&c.settings),
         change_pct: c.metrics.get(&c.primary).map(|m| m.change_pct),
         fate: match (c.rejected, c.verdict) {
             (Some(why), _) => Fate::Rejected(why),
@@ -210,17 +224,18 @@ pub fn rejected(story: &Story) -> Vec<Rejected> {
     let screened = ranked(document);
     let screened = screened.into_iter().filter(|c| !confirmed(c));
     let screened = screened.map(|c| Rejected {
-        settings: c.settings.clone(),
+        words: added(story, &c.settings).unwrap_or_else(|| settings_words(&c.settings)),
         change_pct: c.change_pct,
-        fate: fate_of(c),
+        fate: fate_of(c, story.winner().is_some_and(|w| is_more(&c.settings, w))),
         reason: c.reason.clone().unwrap_or_default(),
     });
     finalists.chain(screened).collect()
 }
 
-fn fate_of(candidate: &CandidateDocument) -> Fate {
+fn fate_of(candidate: &CandidateDocument, is_more: bool) -> Fate {
     match (candidate.status.as_str(), candidate.change_pct) {
         ("ok", Some(pct)) if pct < -MIN_EFFECT_PCT => Fate::Slower,
+        ("ok", Some(_)) if is_more => Fate::NoFurtherGain,
         ("ok", Some(pct)) if pct > MIN_EFFECT_PCT => Fate::SmallerGain,
         ("ok", _) => Fate::NoGain,
         ("stopped-early", _) => Fate::StoppedEarly,
