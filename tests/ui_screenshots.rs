@@ -77,7 +77,10 @@ fn stage(desk: &Desk, theme: Theme) -> Stage {
 
 #[test]
 fn machine() {
-    for (theme, name) in [(Theme::Dark, "machine-dark"), (Theme::Light, "machine-light")] {
+    for (theme, name) in [
+        (Theme::Dark, "machine-dark"),
+        (Theme::Light, "machine-light"),
+    ] {
         let mut desk = Desk::new(|_| Answer::Valid);
         desk.as_recorded_on("rx580-2048sp", NOW);
         picture(&mut stage(&desk, theme), name);

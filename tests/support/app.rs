@@ -283,6 +283,12 @@ impl Stage {
         words.join("\n")
     }
 
+    /// Dark or light from now on.
+    pub fn theme(&mut self, theme: Theme) {
+        self.harness.ctx.set_theme(theme);
+        self.settle();
+    }
+
     /// What is drawn, for looking at.
     pub fn save(&mut self, path: &str) {
         let image = self.harness.render().expect("a renderer on this machine");

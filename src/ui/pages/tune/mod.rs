@@ -10,18 +10,19 @@ mod screening;
 mod steps;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eframe::egui::Ui;
 
 use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
-use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
-use crate::engine::report::{DryRun, TuneDocument};
+use crate::engine::report::DryRun;
 use crate::engine::{models, prepare, resume as unfinished};
 use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
+use crate::ui::pages::session::SessionView;
 use crate::ui::pages::settings;
 use crate::ui::state::{AppState, JobView};
 use crate::ui::widgets::Loadable;
@@ -67,7 +68,7 @@ pub struct State {
     /// The request of the job running, for going on with it.
     running: Option<TuneRequest>,
     /// The result, in full.
-    result: Loadable<(TuneDocument, Evidence)>,
+    result: Loadable<Arc<SessionView>>,
     /// The newest search, where it was broken off, and its model.
     broken_off: Option<(SessionLine, PathBuf)>,
 }
@@ -275,13 +276,7 @@ fn read_back(state: &mut AppState, link: &Link, session: i64) {
     state.tune.result.ask();
     link.ask(
         Worker::Store,
-        move |ports| {
-            let evidence = evidence(session, ports)?;
-            let result = evidence.session.end.as_ref().map(|end| end.result.clone());
-            let document: TuneDocument =
-                serde_json::from_value(result.unwrap_or_default()).unwrap_or_default();
-            Ok((document, evidence))
-        },
+        move |ports| SessionView::load(session, ports).map(Arc::new),
         |state, _, result| state.tune.result.answer(result),
     );
 }
