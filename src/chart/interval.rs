@@ -196,13 +196,16 @@ fn extent(row: &Row, axis: &Axis) -> [f32; 2] {
     [axis.at(lo) - DOT, axis.at(hi) + DOT]
 }
 
-/// Where a label fits beside its interval: right of it, else left.
+/// Where a label fits beside its interval: right of it, else left, and never across the band.
 fn beside(row: &Row, axis: &Axis, width: f32) -> Option<(f32, Anchor)> {
     let wide = text_width_estimate(&label(row), BODY);
     let [left, right] = extent(row, axis);
-    if right + GAP + wide <= width {
-        Some((right + GAP, Anchor::Start))
-    } else if wide + GAP <= left {
+    let band = [axis.at(-MIN_EFFECT_PCT), axis.at(MIN_EFFECT_PCT)];
+    let is_clear = |from: f32| from + wide <= band[0] || from >= band[1];
+    let (after, before) = (right + GAP, left - GAP - wide);
+    if after + wide <= width && is_clear(after) {
+        Some((after, Anchor::Start))
+    } else if before >= 0.0 && is_clear(before) {
         Some((left - GAP, Anchor::End))
     } else {
         None
@@ -277,6 +280,14 @@ mod tests {
             (x - 38.815).abs() < 0.02 && (w - 10.612).abs() < 0.02,
             "{x} {w}"
         );
+    }
+
+    #[test]
+    fn no_label_lies_across_the_band() {
+        // +3.2 % with ±2: the axis ends at 5.5 or so, and the band takes the room left of the interval.
+        let near = row("Generation", "+3 %", 3.2, Some([1.2, 5.2]));
+        let scene = Intervals { rows: vec![near] }.scene(600.0);
+        assert_eq!(texts(&scene)[0].3, Anchor::Middle, "it stands above");
     }
 
     #[test]

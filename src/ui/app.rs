@@ -205,7 +205,10 @@ impl App {
             UiCommand::Rescan => pages::machine::ask_scan(&mut self.state, &self.link),
             UiCommand::NewTune => {
                 self.state.page = Page::Tune;
-                pages::tune::begin_anew(&mut self.state);
+                if !pages::tune::begin_anew(&mut self.state) {
+                    self.state
+                        .complain("This tuning is still running: two would measure each other");
+                }
             }
             UiCommand::Search => {
                 self.state.page = Page::History;
@@ -246,6 +249,7 @@ impl App {
             self.begun = true;
             pages::machine::ask_scan(&mut self.state, &self.link);
             pages::history::ask(&mut self.state, &self.link);
+            pages::tune::ask_broken_off(&self.link);
         } else {
             // Sensors may take long to open: the first frame does not wait for them.
             self.watch();

@@ -24,6 +24,9 @@ const INBOX: usize = 512;
 /// Questions waiting for a worker; more is a fault of the page that asks.
 const QUESTIONS: usize = 64;
 
+/// How long a closing window waits for answers under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
 /// What an answer does to the state, on the thread that draws.
 type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
 /// Asked of the ports on a worker.
@@ -48,17 +51,37 @@ pub enum Worker {
     System,
 }
 
-/// The workers. Dropping it ends every job and waits for its last child.
+/// The workers. Dropping it ends every job and waits for its last child, then for the answers under way.
 pub struct Link {
     engine: Engine,
     store: Sender<Question>,
     system: Sender<Question>,
     inbox: Receiver<Message>,
+    _workers: Workers,
     outbox: Sender<Message>,
     asked: Arc<AtomicUsize>,
     frames: Arc<Frames>,
     sensors: Option<Sensors>,
     files: Arc<dyn Files>,
+}
+
+/// Which question a worker answers last when the window is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The one under way.
+    UnderWay,
+    /// The last one asked: it may store something.
+    Queued,
+}
+
+/// Hears when every worker has ended; dropped after the senders and the inbox, which ends them.
+struct Workers(Receiver<()>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // What was ordered is stored, and the database is closed. A folder that hangs must not hold up the window.
+        let _ = self.0.recv_timeout(LAST_ANSWERS);
+    }
 }
 
 impl Link {
@@ -70,17 +93,19 @@ impl Link {
         let (outbox, inbox) = bounded(INBOX);
         let asked = Arc::new(AtomicUsize::new(0));
         let frames: Arc<Frames> = Arc::default();
-        let worker = |name: &str| {
+        let (at_work, over) = bounded::<()>(0);
+        let worker = |name: &str, last: Last| {
             let (sender, questions) = bounded::<Question>(QUESTIONS);
             let (ports, outbox) = (ports.clone(), outbox.clone());
-            let frames = Arc::clone(&frames);
+            let (frames, at_work) = (Arc::clone(&frames), at_work.clone());
             spawn(name, move || {
-                answer_all(&questions, &ports, &outbox, &frames)
+                answer_all(&questions, &ports, &outbox, &frames, last);
+                drop((ports, at_work));
             })
             .map(|()| sender)
         };
-        let store = worker("ui-store")?;
-        let system = worker("ui-system")?;
+        let store = worker("ui-store", Last::Queued)?;
+        let system = worker("ui-system", Last::UnderWay)?;
         let (engine, events) = Engine::new(ports.clone());
         let (told, shown) = (outbox.clone(), Arc::clone(&frames));
         spawn("ui-events", move || forward(&events, &told, &shown))?;
@@ -88,6 +113,7 @@ impl Link {
             engine,
             store,
             system,
+            _workers: Workers(over),
             inbox,
             outbox,
             asked,
@@ -229,9 +255,11 @@ fn answer_all(
     ports: &Ports,
     outbox: &Sender<Message>,
     frames: &Frames,
+    last: Last,
 ) {
     for question in questions {
-        if outbox.send(Message::Answer(question(ports))).is_err() {
+        let heard = outbox.send(Message::Answer(question(ports))).is_ok();
+        if !heard && last == Last::UnderWay {
             return;
         }
         frames.now();

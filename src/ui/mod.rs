@@ -19,4 +19,4 @@ pub use app::App;
 pub use files::{Choice, Chosen, Files, SystemDialogs};
 pub use link::Message;
 pub use start::{StartError, start};
-pub use state::{AppState, Page};
+pub use state::{AppState, JobView, Page};

@@ -38,6 +38,21 @@ pub fn confirm(a: &[Ordered], b: &[Ordered]) -> Comparison {
     judged(&values_a, &values_b, means)
 }
 
+/// How far the machine itself drifted from the first of these runs to the last, percent of the baseline's mean: the slope
+/// that [`confirm`] takes out. `None` below three runs in an arm.
+pub fn drift_pct(a: &[Ordered], b: &[Ordered]) -> Option<f64> {
+    if a.len().min(b.len()) < super::MIN_RUNS {
+        return None;
+    }
+    let (arm_a, arm_b) = (Arm::of(a), Arm::of(b));
+    let slope = (arm_a.products + arm_b.products) / (arm_a.positions + arm_b.positions);
+    let places = a.iter().chain(b).map(|run| run.position);
+    let (first, last) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| {
+        (least.min(x), most.max(x))
+    });
+    Some(100.0 * slope * (last - first) / arm_a.value).filter(|drift| drift.is_finite())
+}
+
 /// Sums of one arm about its own means.
 struct Arm {
     n: f64,

@@ -137,8 +137,11 @@ pub fn moment(at: Timestamp) -> String {
     )
 }
 
-/// The same text with its first letter in upper case.
+/// The same text with its first letter in upper case; `llama.cpp` and its programs keep their names.
 pub fn capitalised(text: &str) -> String {
+    if text.starts_with("llama") {
+        return text.to_owned();
+    }
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(chars).collect()

@@ -98,6 +98,8 @@ pub struct AppState {
     pub dashboard: pages::dashboard::State,
     /// The history's own.
     pub history: pages::history::State,
+    /// The session shown: which of its runs is open.
+    pub session: pages::session::State,
     /// The settings page's own.
     pub settings_page: pages::settings::State,
 }

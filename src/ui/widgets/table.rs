@@ -201,15 +201,19 @@ impl<'a> Table<'a> {
                 .rect_filled(wanted, CornerRadius::same(4), fill);
             response.on_hover_cursor(CursorIcon::PointingHand)
         });
-        let mut cells = Cells {
-            places: self.places(edges, wanted),
-            ui,
-            next: 0,
-            wrap: self.wrap,
-            bottom: wanted.bottom(),
-        };
-        row(index, &mut cells);
-        let whole = Rect::from_min_max(wanted.min, pos2(wanted.right(), cells.bottom));
+        let mut whole = wanted;
+        // Cells out of sight cost nothing: a row keeps its height and its name.
+        if self.wrap || ui.is_rect_visible(wanted) {
+            let mut cells = Cells {
+                places: self.places(edges, wanted),
+                ui,
+                next: 0,
+                wrap: self.wrap,
+                bottom: wanted.bottom(),
+            };
+            row(index, &mut cells);
+            whole.set_bottom(cells.bottom);
+        }
         ui.allocate_rect(whole, Sense::hover());
         line_below(ui, whole, t.hairline);
         response.is_some_and(|r| {

@@ -10,17 +10,19 @@ mod screening;
 mod steps;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eframe::egui::Ui;
 
 use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
-use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
-use crate::engine::report::{DryRun, TuneDocument};
-use crate::engine::{models, prepare};
+use crate::engine::report::DryRun;
+use crate::engine::{models, prepare, resume as unfinished};
+use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
+use crate::ui::pages::session::SessionView;
 use crate::ui::pages::settings;
 use crate::ui::state::{AppState, JobView};
 use crate::ui::widgets::Loadable;
@@ -66,7 +68,9 @@ pub struct State {
     /// The request of the job running, for going on with it.
     running: Option<TuneRequest>,
     /// The result, in full.
-    result: Loadable<(TuneDocument, Evidence)>,
+    result: Loadable<Arc<SessionView>>,
+    /// The newest search, where it was broken off, and its model.
+    broken_off: Option<(SessionLine, PathBuf)>,
 }
 
 impl Default for State {
@@ -90,6 +94,7 @@ impl Default for State {
             looking_at: None,
             running: None,
             result: Loadable::Unasked,
+            broken_off: None,
         }
     }
 }
@@ -107,16 +112,30 @@ impl State {
     }
 }
 
-/// Begins a new tuning; what runs goes on and can be looked at again.
-pub fn begin_anew(state: &mut AppState) {
+/// Begins a new tuning, unless one is running: `false` then.
+pub fn begin_anew(state: &mut AppState) -> bool {
     if state.job.as_ref().is_some_and(JobView::is_running) {
-        return;
+        return false;
     }
     let kept = std::mem::take(&mut state.tune);
     state.tune.goal = kept.goal;
     state.tune.path = kept.path;
+    state.tune.broken_off = kept.broken_off;
     state.tune.begin_with(&state.settings);
     state.job = None;
+    true
+}
+
+/// Asks whether the newest search was broken off: by a crash, a pause or a cancel.
+pub fn ask_broken_off(link: &Link) {
+    link.ask(
+        Worker::Store,
+        unfinished::broken_off,
+        |state, _, found| match found {
+            Ok(found) => state.tune.broken_off = found,
+            Err(error) => state.complain(error.headline),
+        },
+    );
 }
 
 /// Draws the page.
@@ -176,6 +195,16 @@ pub fn model_made(state: &mut AppState, link: &Link, result: &serde_json::Value)
     }
 }
 
+/// What is to become better.
+const fn goal_words(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Generation => "generation speed",
+        Goal::Prompt => "prompt speed",
+        Goal::Request => "whole requests",
+        Goal::Energy => "tokens per joule",
+    }
+}
+
 /// What the wizard's form asks for.
 fn request(state: &AppState) -> Option<TuneRequest> {
     let form = &state.tune;
@@ -223,6 +252,10 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
 
 /// Goes on with a stored session that was paused, cancelled or broken off.
 pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
+    if state.model_path().as_ref() != Some(&model) {
+        take_model(state, cx.link, &model);
+    }
+    state.tune.broken_off = None;
     let mut request = state.tune.running.take().unwrap_or_else(|| TuneRequest {
         save: false,
         ..TuneRequest::new(model.clone())
@@ -249,13 +282,7 @@ fn read_back(state: &mut AppState, link: &Link, session: i64) {
     state.tune.result.ask();
     link.ask(
         Worker::Store,
-        move |ports| {
-            let evidence = evidence(session, ports)?;
-            let result = evidence.session.end.as_ref().map(|end| end.result.clone());
-            let document: TuneDocument =
-                serde_json::from_value(result.unwrap_or_default()).unwrap_or_default();
-            Ok((document, evidence))
-        },
+        move |ports| SessionView::load(session, ports).map(Arc::new),
         |state, _, result| state.tune.result.answer(result),
     );
 }
