@@ -17,7 +17,7 @@ use crate::ui::app::Cx;
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::{AppState, JobView, Page};
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::tokens;
+use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
     Card, Loadable, caption, columns, failed, loading_note, muted, page_header, segmented, select,
     status,
@@ -204,18 +204,14 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
     };
     let mut drawn = std::mem::take(&mut state.dashboard.tiles);
     let scan = state.scan.value();
+    // All tiles are as high as each other by themselves.
     for (row, series) in tile::shown(view.rings).chunks(in_a_row).enumerate() {
         let weights = vec![1.0; in_a_row];
-        columns(
-            ui,
-            &format!("tiles {row}"),
-            &weights,
-            |column, ui, height| {
-                if let Some(series) = series.get(column) {
-                    drawn.show(ui, series, view, &state.settings, scan, height);
-                }
-            },
-        );
+        columns(ui, &format!("tiles {row}"), &weights, |column, ui, _| {
+            if let Some(series) = series.get(column) {
+                drawn.show(ui, series, view, &state.settings, scan);
+            }
+        });
     }
     state.dashboard.tiles = drawn;
 }
@@ -290,6 +286,7 @@ fn running(ui: &mut Ui, state: &AppState) {
         }
         ui.horizontal(|ui| {
             status(ui, Icon::Play, accent, &what);
+            ui.add_space(space::M);
             muted(ui, rate.unwrap_or_default());
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 muted(ui, left.unwrap_or_default());

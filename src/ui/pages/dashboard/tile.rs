@@ -21,7 +21,7 @@ const HEIGHT: f32 = 92.0;
 /// Points that one column of a line takes.
 const COLUMN: f32 = 2.0;
 /// A line moves in steps of this share of the time shown: smaller ones cannot be seen.
-const STEPS: i64 = 600;
+const STEPS: i64 = 1200;
 
 /// The time shown, and what is known of it.
 pub struct View<'a> {
@@ -77,12 +77,11 @@ impl Tiles {
         view: &View,
         settings: &AppSettings,
         scan: Option<&Scan>,
-        height: f32,
     ) {
         let Some(ring) = view.rings.get(series) else {
             return;
         };
-        Card::bare().min_height(height).show(ui, |ui| {
+        Card::bare().show(ui, |ui| {
             let scale = Scale::of(series.metric, settings.memory_units);
             let most = most(series, scan);
             let kept = self.kept(series, ring, view, &scale, most, ui.available_width());

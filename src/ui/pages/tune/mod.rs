@@ -104,6 +104,12 @@ impl State {
     pub fn begin_with(&mut self, settings: &AppSettings) {
         self.limit_minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
     }
+
+    /// What would be tried must be asked again.
+    pub fn forget_plan(&mut self) {
+        self.plan = Loadable::Unasked;
+        self.planned = None;
+    }
 }
 
 /// Begins a new tuning, unless one is running: `false` then.
