@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use crate::chart::{Align, Table};
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    capitalised, change, clean, confirmed_words, count, fate, moment, rate, refusal_words,
-    settings_words, shell_command, span,
+    change, confirmed_words, fate, moment, rate, refusal_words, settings_words, shell_command, span,
 };
 use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
