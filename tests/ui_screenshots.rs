@@ -120,6 +120,26 @@ fn confirming() {
     picture(&mut stage, "tune-result-light");
 }
 
+/// The desk with every recorded session in its store.
+fn with_history() -> Desk {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.as_recorded_on("h200", NOW);
+    let data = desk.bed.fake.scratch().join("recorded");
+    replay::restore(&data);
+    desk.keeps_its_data_in(&data);
+    desk
+}
+
+#[test]
+fn history() {
+    let desk = with_history();
+    let mut stage = stage(&desk, Theme::Dark);
+    stage.click("History");
+    picture(&mut stage, "history-dark");
+    stage.theme(Theme::Light);
+    picture(&mut stage, "history-light");
+}
+
 #[test]
 fn settings() {
     let mut desk = Desk::new(|_| Answer::Valid);
