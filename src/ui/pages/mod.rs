@@ -46,7 +46,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         }
         ("tune" | "ab", _) => {
             tune::ended(state, link);
-            history::ask(state, link);
+            history::refresh(state, link);
         }
         _ => {}
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::search::MemoryUse;
-use crate::domain::text::{capitalised, clean, quantity, settings_phrase, settings_words, span};
+use crate::domain::text::{clean, quantity, settings_phrase, settings_words, span};
 use crate::domain::types::{Fingerprint, Goal, RunOutcome, TestSamples, Timestamp, Verdict};
 use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, without_raw};
@@ -229,7 +229,7 @@ fn row(run: &StoredRun, tests: &[String]) -> RunRow {
         valid,
         lines: findings::outcome_lines(&run.run.outcome)
             .iter()
-            .map(|line| capitalised(&clean(line)))
+            .map(|line| clean(line))
             .collect(),
     }
 }
