@@ -75,7 +75,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     };
     if let Some(needed) = needed {
         Card::new("Compare two").show(ui, |ui| {
-            status(ui, Icon::Compare, tokens(ui).accent, needed)
+            status(ui, Icon::Compare, tokens(ui).accent, needed);
         });
         return;
     }
@@ -88,7 +88,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     };
     let before = comparing.picks.clone();
     columns(ui, "sides", &[1.0, 1.0], |at, ui, height| {
-        side(ui, &found, comparing, at, height)
+        side(ui, &found, comparing, at, height);
     });
     if ui
         .add(Press::new("Swap").icon(Icon::Compare).quiet())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Align, Layout, Popup, Ui};
+use eframe::egui::{Align, Layout, Popup, Ui, vec2};
 
 use crate::domain::text::{clean, moment};
 use crate::domain::types::Profile;
@@ -20,7 +20,7 @@ use crate::ui::state::{AppState, JobView};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::space;
 use crate::ui::widgets::{
-    Card, Loadable, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
+    Card, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
 };
 
 use super::{export, refresh, set_deleted};
@@ -47,7 +47,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
             muted(ui, under);
         }
     });
-    ui.horizontal(|ui| {
+    let row = vec2(ui.available_width(), space::CONTROL);
+    let middle = Layout::left_to_right(Align::Center);
+    ui.allocate_ui_with_layout(row, middle, |ui| {
         if let Some(view) = &view {
             if let Some(verdict) = view.verdict {
                 verdict_badge(ui, verdict);

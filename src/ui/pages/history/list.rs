@@ -2,7 +2,9 @@
 
 use eframe::egui::{Color32, Label, RichText, ScrollArea, Ui};
 
-use crate::domain::text::{change, clean, decimals_for, grouped, moment, signed, when};
+use crate::domain::text::{
+    capitalised, change, clean, decimals_for, grouped, moment, signed, when,
+};
 use crate::domain::types::{Timestamp, Verdict};
 use crate::engine::profiles::Standing as ProfileStanding;
 use crate::ports::{SessionFilter, SessionKind, SessionLine, SessionState, Standing};
@@ -151,9 +153,14 @@ fn stale(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     let lines = &history.page.value()?.lines;
     let wide = ui.available_width() > 800.0;
+    let when = if history.comparing.is_some() {
+        150.0
+    } else {
+        112.0
+    };
     let mut columns = vec![
-        Column::left("When", Width::Fixed(112.0)),
-        Column::left("Model", Width::Share(1.5)),
+        Column::left("When", Width::Fixed(when)),
+        Column::left("Model", Width::Share(1.4)),
         Column::left("Goal", Width::Share(0.9)),
         Column::left("Verdict", Width::Fixed(112.0)),
         Column::right("Change", Width::Fixed(72.0)),
@@ -161,7 +168,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     if wide {
         columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
     }
-    columns.push(Column::left("Profile", Width::Share(1.3)));
+    columns.push(Column::left("Profile", Width::Share(2.1)));
     let picked = |session: i64| {
         let picks = &history.comparing.as_ref()?.picks;
         let is = |at: usize| picks.get(at).is_some_and(|(id, _)| *id == session);
@@ -239,7 +246,7 @@ fn outcome(ui: &mut Ui, line: &SessionLine) {
         Some(SessionState::Cancelled) => (Icon::Stop, t.unchanged),
         _ => (Icon::Clock, t.unchanged),
     };
-    badge(ui, Some(icon), &verdict_words(line), color);
+    badge(ui, Some(icon), &capitalised(&verdict_words(line)), color);
 }
 
 fn figures(cells: &mut Cells, line: &SessionLine, wide: bool) {

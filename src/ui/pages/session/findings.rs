@@ -7,14 +7,13 @@ use crate::domain::search::MemoryUse;
 use crate::domain::settings::AppSettings;
 use crate::domain::text::{change, clean};
 use crate::domain::types::Verdict;
-use crate::engine::message::JobError;
 use crate::ports::SessionKind;
 use crate::report::findings::{Check, Fate};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
-    Card, Column, Press, Table, Width, badge, caption, code, columns, failed, label, muted,
-    notice_line, status, strong, verdict_badge,
+    Card, Column, Press, Table, Width, badge, caption, code, columns, label, muted, notice_line,
+    status, strong, verdict_badge,
 };
 
 use super::SessionView;
@@ -27,23 +26,14 @@ const SHOWN: usize = 12;
 pub fn meaning(ui: &mut Ui, view: &SessionView) {
     let t = tokens(ui);
     let (title, lines): (&str, &[(Icon, &str)]) = match (&view.ending, view.verdict) {
-        (Ending::Failed(headline, hint), _) => {
-            let mut error = JobError::new("session-failed", headline);
-            error.hint.clone_from(hint);
-            Card::bare().show(ui, |ui| failed(ui, &error));
-            return;
-        }
         (Ending::Done, Some(Verdict::Inconclusive)) => (
             "Not decided",
             &[
                 (
                     Icon::Inconclusive,
-                    "The runs vary more than the difference they are to show: it may be a gain, a loss, or nothing. Nothing is saved, and that is a result",
+                    "The runs vary more than the difference they are to show: it may be a gain, a loss, or nothing. That is a result too, and nothing is claimed",
                 ),
-                (
-                    Icon::Next,
-                    "Measure again with more runs per arm: under Goal, More choices",
-                ),
+                (Icon::Next, more_runs(view.kind)),
                 (
                     Icon::Next,
                     "Close what else uses this machine, and let it cool down: Machine lists what would spoil a measurement",
@@ -90,6 +80,15 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
             status(ui, *icon, color, line);
         }
     });
+}
+
+const fn more_runs(kind: SessionKind) -> &'static str {
+    match kind {
+        SessionKind::Tune => {
+            "Measure again with more processes per arm: they are among the rarely needed choices of the goal"
+        }
+        SessionKind::Ab => "Compare again with more processes per arm: flux ab has --processes",
+    }
 }
 
 /// The cards.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::search::MemoryUse;
-use crate::domain::text::{clean, quantity, settings_phrase, settings_words, span};
+use crate::domain::text::{capitalised, clean, quantity, settings_phrase, settings_words, span};
 use crate::domain::types::{Fingerprint, Goal, RunOutcome, TestSamples, Timestamp, Verdict};
 use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, without_raw};
@@ -78,8 +78,8 @@ pub struct SessionView {
 pub(super) enum Ending {
     /// With a result.
     Done,
-    /// Failed: what, and what to do.
-    Failed(String, Option<String>),
+    /// Failed: the headline says how.
+    Failed,
     /// Cancelled.
     Cancelled,
     /// Going on, or killed.
@@ -135,11 +135,11 @@ impl SessionView {
             goal: begun.goal,
             model_path: begun.model.path.clone(),
             headline: clean(&story.headline()),
-            judgement: clean(&story.judgement()),
+            judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
-                Outcome::Failed(headline, hint) => Ending::Failed(headline.clone(), hint.clone()),
+                Outcome::Failed(..) => Ending::Failed,
                 Outcome::Cancelled => Ending::Cancelled,
                 Outcome::Open => Ending::Open,
             },
@@ -172,11 +172,6 @@ impl SessionView {
             && self.rejected.is_empty()
             && self.not_tried == NotTried::default()
             && self.notices.is_empty())
-    }
-
-    /// There is a figure.
-    pub(super) fn has_figures(&self) -> bool {
-        !self.confirmations.is_empty() || self.open.is_some() || self.screening.is_some()
     }
 }
 
