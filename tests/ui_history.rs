@@ -260,7 +260,7 @@ impl MachineProbe for Updated {
     fn machine(&self) -> Machine {
         let mut machine = self.0.machine();
         for entry in &mut machine.vulkan.entries {
-            entry.driver.info = "22.40".to_owned();
+            "22.40".clone_into(&mut entry.driver.info);
         }
         machine
     }
