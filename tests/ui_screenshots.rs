@@ -139,12 +139,3 @@ fn history() {
     stage.theme(Theme::Light);
     picture(&mut stage, "history-light");
 }
-
-#[test]
-fn settings() {
-    let mut desk = Desk::new(|_| Answer::Valid);
-    desk.as_recorded_on("rx580-2048sp", NOW);
-    let mut stage = stage(&desk, Theme::Light);
-    stage.click("Settings");
-    picture(&mut stage, "settings-light");
-}
