@@ -24,10 +24,11 @@ use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::pages::session::SessionView;
 use crate::ui::pages::settings;
-use crate::ui::state::{AppState, JobView};
+use crate::ui::state::{AppState, JobView, Page};
 use crate::ui::widgets::Loadable;
 
 pub use goal::LIMITS;
+pub use result::serving;
 pub use steps::Step;
 
 /// The wizard's own state.
@@ -264,6 +265,39 @@ pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
     request.model = model;
     request.resume = Some(session);
     start(state, cx, request);
+}
+
+/// Goes on with a session chosen in the history.
+pub fn go_on(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf, goal: Goal) {
+    state.tune.goal = goal;
+    state.tune.running = None;
+    take_model(state, cx.link, &model);
+    resume(state, cx, session, model);
+    cx.go(Page::Tune);
+}
+
+/// Begins a tuning of this model for this goal, at the choice of what may change.
+pub fn measure_again(link: &Link, model: PathBuf, goal: Goal) {
+    link.ask(
+        Worker::System,
+        move |ports| ports.models.inspect(&model),
+        move |state, _, read| match read {
+            Ok(_) if state.job.as_ref().is_some_and(JobView::is_running) => {
+                state.complain("A measurement is running: begin another when it has ended");
+            }
+            Ok(model) => {
+                begin_anew(state);
+                state.tune.path = model.path.display().to_string();
+                state.tune.goal = goal;
+                state.tune.inspected = Loadable::Ready(model.clone());
+                state.settings.remember_model(model.path.clone());
+                state.model = Some(model);
+                state.tune.step = Step::Goal;
+                state.page = Page::Tune;
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
 }
 
 /// A measuring job has ended: its result is read back from the store, where it is kept.
