@@ -1,6 +1,7 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+pub mod difference;
 pub mod doctor;
 pub mod evidence;
 pub mod install;
@@ -9,6 +10,7 @@ mod measure;
 pub mod message;
 pub mod models;
 pub mod prepare;
+pub mod profiles;
 pub mod quick;
 pub mod report;
 pub mod resume;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ports::{SessionFilter, SessionKind, SessionLine, SessionState};
+use crate::ports::{Session, SessionFilter, SessionKind, SessionLine, SessionState};
 
 use super::Ports;
 use super::message::{JobError, USAGE};
@@ -11,8 +11,7 @@ use super::tune::{NOT_RESUMABLE, NOTHING_RUNS, no_session};
 /// Sessions looked through for one to go on with.
 const RESUME_DEPTH: u32 = 1000;
 
-/// The session to go on with: the one named, else the newest `tune` without a result (of this model, where one is
-/// given) that may still get one: it was killed or cancelled, or failed for want of a disk, not of a baseline.
+/// The session to go on with: the one named, else the newest that [`can_resume`], of this model where one is given.
 ///
 /// # Errors
 /// There is none, it is of another kind or model, or the store cannot be read.
@@ -52,12 +51,10 @@ pub fn resumable(
         let Some(session) = ports.store.session(line.id)? else {
             continue;
         };
-        let is_hopeless = session
-            .end
-            .is_some_and(|e| e.result["code"] == NOTHING_RUNS);
+        let can_resume = can_resume(&session);
         let path = session.begun.model.path;
         match &model {
-            _ if is_hopeless => {}
+            _ if !can_resume => {}
             Some(wanted) if !same_file(wanted, &path) => {}
             _ => return Ok((model.unwrap_or(path), line.id)),
         }
@@ -88,6 +85,16 @@ pub fn broken_off(ports: &Ports) -> Result<Option<(SessionLine, PathBuf)>, JobEr
         Err(error) if error.code == NOT_RESUMABLE => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a search without a result may still get one: it was killed or cancelled, or failed for want of a disk, not of
+/// a baseline. One that is running now says yes too.
+pub fn can_resume(session: &Session) -> bool {
+    let open = session
+        .end
+        .as_ref()
+        .is_none_or(|end| end.state != SessionState::Done && end.result["code"] != NOTHING_RUNS);
+    session.begun.kind == SessionKind::Tune && open
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

@@ -1,111 +1,148 @@
-//! The charts of a report, from the runs themselves.
+//! The figures of a session as charts, from the runs themselves: the report and the app draw the same.
 
-use crate::chart::{Align, Table};
+use std::fmt::Write as _;
+
 use crate::chart::{
-    Cell, CellState, IntervalRow, Intervals, Kind, Ranking, RankingRow, Role, Run, SampleRow,
-    Samples, Strip,
+    Align, Cell, CellState, IntervalRow, Intervals, Kind, Ranking, RankingRow, Role, Run,
+    SampleRow, Samples, Strip, Table,
 };
-use crate::domain::search::ConfirmationRun;
+use crate::domain::stats::{Ordered, drift_pct};
 use crate::domain::text::{
     Metric, capitalised, change, clean, decimals_for, effect, quantity, rate_decimals,
-    settings_phrase, settings_words, spread, test_line,
+    settings_phrase, settings_words, span, spread, test_line,
 };
-use crate::domain::types::{Comparison, RunOutcome, Settings, Side, Stage};
+use crate::domain::types::{Comparison, RunOutcome, Settings, Side, Stage, Verdict};
 use crate::engine::report::ConfirmationDocument;
 use crate::ports::StoredRun;
 
-use super::page::{figure, section, table, text};
 use super::story::Story;
 
-/// Charts are laid out for this width, points; the page scales them down where it is narrower.
-const WIDTH: f32 = 778.0;
-
-/// Every confirmation, the one the verdict is of first.
-pub(super) fn confirmations(story: &Story) -> String {
-    let judged = story.confirmations.iter().rev();
-    let mut html: String = judged.map(|c| confirmation(story, c)).collect();
-    html.push_str(&open(story));
-    html
+/// A confirmation in figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfirmationFigures {
+    /// Candidate against baseline, in words.
+    pub title: String,
+    /// The baseline in words, as inside a sentence.
+    pub baseline: String,
+    /// Every metric's change, the goal's first; `None` where none was judged.
+    pub intervals: Option<Intervals>,
+    /// Hedges' g of the goal's metric.
+    pub hedges_g: Option<f64>,
+    /// Every metric in words and numbers.
+    pub judgements: Table,
+    /// Its runs in order; `None` without one.
+    pub strip: Option<StripFigure>,
+    /// Every run, metric by metric.
+    pub samples: Vec<SamplesFigure>,
+    /// The verdict on the goal's metric.
+    pub verdict: Option<Verdict>,
+    /// The judgement in one sentence.
+    pub reason: String,
 }
 
-fn confirmation(story: &Story, confirmation: &ConfirmationDocument) -> String {
+/// Runs in the order they ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StripFigure {
+    /// What is shown, how the machine drifted, how long it took.
+    pub caption: String,
+    /// The chart.
+    pub strip: Strip,
+}
+
+/// Every run of a metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplesFigure {
+    /// The metric's label.
+    pub label: String,
+    /// What is shown, and the smallest effect that could be seen.
+    pub caption: String,
+    /// The chart.
+    pub samples: Samples,
+}
+
+/// All that was measured outside of a confirmation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScreeningFigure {
+    /// What is shown.
+    pub caption: String,
+    /// The chart.
+    pub ranking: Ranking,
+}
+
+/// The figures of a confirmation.
+pub fn confirmation(story: &Story, confirmation: &ConfirmationDocument) -> ConfirmationFigures {
     let mut metrics = confirmation.judged();
     metrics.sort_by_key(|metric| metric.label != confirmation.primary);
-    let candidate = settings_words(&confirmation.settings);
-    let title = format!(
-        "{candidate} against {}",
-        baseline_words(&confirmation.baseline)
-    );
     let primary = confirmation.metrics.get(&confirmation.primary);
     let role = primary.map_or(Role::Inconclusive, |c| Role::of(c.verdict));
-    let mut html = intervals(&metrics);
-    html.push_str(&judgements(&metrics));
-    html.push_str(&strip(story, confirmation, role));
-    for metric in &metrics {
-        html.push_str(&samples(story, confirmation, metric));
+    let row = |metric: &Metric| {
+        let words = metric_words(&metric.label);
+        interval_row(
+            &words,
+            &metric.comparison,
+            Role::of(metric.comparison.verdict),
+        )
+    };
+    let rows: Vec<IntervalRow> = metrics.iter().map(row).collect();
+    let baseline = settings_phrase(&confirmation.baseline);
+    ConfirmationFigures {
+        title: format!(
+            "{} against {baseline}",
+            settings_words(&confirmation.settings)
+        ),
+        intervals: (!rows.is_empty()).then_some(Intervals { rows }),
+        hedges_g: primary.and_then(|c| c.hedges_g),
+        judgements: judgements(&metrics),
+        strip: strip(story, confirmation, role),
+        samples: metrics
+            .iter()
+            .filter_map(|metric| samples(story, confirmation, metric))
+            .collect(),
+        verdict: confirmation.verdict,
+        reason: capitalised(&clean(&confirmation.reason)),
+        baseline,
     }
-    if html.is_empty() {
-        html = format!(
-            "<p>{}</p>\n",
-            text(&capitalised(&clean(&confirmation.reason)))
-        );
-    }
-    section(
-        &title,
-        "Shaded is ±1 %, within which nothing is claimed",
-        &html,
-    )
 }
 
-fn baseline_words(settings: &Settings) -> String {
-    if settings.is_stock() {
-        "stock".to_owned()
-    } else {
-        settings_words(settings)
+/// What a metric is of: `Generation`, `Prompt`, `Request`.
+pub fn metric_title(label: &str) -> String {
+    match label {
+        l if l.starts_with("pp") && l.contains("tg") => "Prompt and generation".to_owned(),
+        l if l.starts_with("pp") => "Prompt".to_owned(),
+        l if l.starts_with("tg") => "Generation".to_owned(),
+        _ => capitalised(&clean(label)),
     }
 }
 
 /// `tg128` → `Generation tg128`.
 fn metric_words(label: &str) -> String {
-    let kind = match label {
-        l if l.starts_with("pp") && l.contains("tg") => "Prompt and generation ",
-        l if l.starts_with("pp") => "Prompt ",
-        l if l.starts_with("tg") => "Generation ",
-        _ => return capitalised(label),
-    };
-    format!("{kind}{label}")
+    let title = metric_title(label);
+    let label = clean(label);
+    if title.eq_ignore_ascii_case(&label) {
+        title
+    } else {
+        format!("{title} {label}")
+    }
 }
 
-fn intervals(metrics: &[Metric]) -> String {
-    let row = |metric: &Metric| {
-        let Comparison {
-            change_pct,
-            ci95_pct,
-            verdict,
-            ..
-        } = metric.comparison;
-        let change = match ci95_pct {
+/// A comparison as the interval chart shows it.
+pub fn interval_row(label: &str, comparison: &Comparison, role: Role) -> IntervalRow {
+    let change_pct = comparison.change_pct;
+    IntervalRow {
+        label: label.to_owned(),
+        change: match comparison.ci95_pct {
             Some([lo, hi]) => change(change_pct, decimals_for((hi - lo) / 2.0)),
             None if change_pct.is_finite() => format!("about {}", change(change_pct, 0)),
             None => "unknown".to_owned(),
-        };
-        IntervalRow {
-            label: clean(&metric_words(&metric.label)),
-            change,
-            change_pct,
-            ci: ci95_pct,
-            role: Role::of(verdict),
-        }
-    };
-    let rows: Vec<IntervalRow> = metrics.iter().map(row).collect();
-    if rows.is_empty() {
-        return String::new();
+        },
+        change_pct,
+        ci: comparison.ci95_pct,
+        role,
     }
-    figure(&Intervals { rows }.scene(WIDTH))
 }
 
 /// Every metric in words and numbers, as `flux show` has them.
-fn judgements(metrics: &[Metric]) -> String {
+fn judgements(metrics: &[Metric]) -> Table {
     let mut rows = Table::new(&[
         ("Metric", Align::Left),
         ("Baseline", Align::Right),
@@ -135,7 +172,7 @@ fn judgements(metrics: &[Metric]) -> String {
             rows.row([String::new(), String::new(), String::new(), change, verdict]);
         }
     }
-    table(&rows)
+    rows
 }
 
 fn arms(label: &str, comparison: &Comparison) -> [String; 2] {
@@ -148,17 +185,73 @@ fn arms(label: &str, comparison: &Comparison) -> [String; 2] {
     })
 }
 
-fn strip(story: &Story, confirmation: &ConfirmationDocument, role: Role) -> String {
-    let cell = |run: &ConfirmationRun| {
-        let stored = story.run(run.seq);
-        let value = stored.and_then(|stored| story.value(stored, &confirmation.primary));
-        cell(run.side, value)
-    };
-    let cells = confirmation.runs.iter().map(cell).collect();
-    strip_of(cells, role, &confirmation.primary)
+fn strip(story: &Story, confirmation: &ConfirmationDocument, role: Role) -> Option<StripFigure> {
+    let label = &confirmation.primary;
+    let runs: Vec<(Side, &StoredRun)> = confirmation
+        .runs
+        .iter()
+        .filter_map(|run| Some((run.side, story.run(run.seq)?)))
+        .collect();
+    strip_of(story, label, &runs, role)
 }
 
-const fn cell(side: Side, value: Option<f64>) -> Cell {
+/// The runs of a confirmation that is not judged yet.
+pub fn not_judged(story: &Story) -> Option<StripFigure> {
+    let runs: Vec<(Side, &StoredRun)> = story
+        .open_confirmation()
+        .into_iter()
+        .filter_map(|run| Some((run.planned.side?, run)))
+        .collect();
+    strip_of(story, &story.primary(), &runs, Role::Accent)
+}
+
+fn strip_of(
+    story: &Story,
+    label: &str,
+    runs: &[(Side, &StoredRun)],
+    candidate: Role,
+) -> Option<StripFigure> {
+    if runs.is_empty() {
+        return None;
+    }
+    let unit = quantity(label, 1.0).1.to_owned();
+    let cell = |(side, run): &(Side, &StoredRun)| cell(*side, story.value(run, label));
+    let mut caption = format!(
+        "{}, in {unit} · A baseline, B candidate, a fresh process each",
+        clean(label)
+    );
+    if let Some(drift) = drift(story, label, runs) {
+        let _ = write!(caption, " · drift {}", change(drift, 1));
+    }
+    let secs = runs.iter().map(|(_, run)| run.run.wall_secs).sum();
+    let _ = write!(caption, " · {} of runs", span(secs));
+    Some(StripFigure {
+        caption,
+        strip: Strip {
+            cells: runs.iter().map(cell).collect(),
+            candidate,
+            unit,
+        },
+    })
+}
+
+fn drift(story: &Story, label: &str, runs: &[(Side, &StoredRun)]) -> Option<f64> {
+    let arm = |wanted: Side| -> Vec<Ordered> {
+        let placed = (1_u32..).zip(runs).filter(|(_, (side, _))| *side == wanted);
+        placed
+            .filter_map(|(place, (_, run))| {
+                Some(Ordered {
+                    position: f64::from(place),
+                    value: story.rate(run, label)?,
+                })
+            })
+            .collect()
+    };
+    drift_pct(&arm(Side::A), &arm(Side::B))
+}
+
+/// A run that ended, with its mean where it has one.
+pub const fn cell(side: Side, value: Option<f64>) -> Cell {
     let state = match value {
         Some(_) => CellState::Done,
         None => CellState::Failed,
@@ -166,67 +259,15 @@ const fn cell(side: Side, value: Option<f64>) -> Cell {
     Cell { side, value, state }
 }
 
-fn strip_of(cells: Vec<Cell>, candidate: Role, label: &str) -> String {
-    if cells.is_empty() {
-        return String::new();
-    }
-    let unit = quantity(label, 1.0).1.to_owned();
-    let caption = format!(
-        "{}, in {unit}; A baseline, B candidate, a fresh process each",
-        clean(label)
-    );
-    let strip = Strip {
-        cells,
-        candidate,
-        unit,
-    };
-    format!(
-        "<h3>Confirmation, in the order it ran</h3>\n<p class=\"caption\">{}</p>\n{}",
-        text(&caption),
-        figure(&strip.scene(WIDTH))
-    )
-}
-
-/// The confirmation that is not judged yet.
-fn open(story: &Story) -> String {
-    let label = story.primary();
-    let runs = story.open_confirmation();
-    let cells = runs
-        .iter()
-        .filter_map(|run| Some(cell(run.planned.side?, story.value(run, &label))))
-        .collect();
-    section("Not judged yet", "", &strip_of(cells, Role::Accent, &label))
-}
-
-fn samples(story: &Story, confirmation: &ConfirmationDocument, metric: &Metric) -> String {
-    let runs = |wanted: Side| -> Vec<Run> {
-        let arm = confirmation.runs.iter().filter(|run| run.side == wanted);
-        arm.filter_map(|run| {
-            let value = story.value(story.run(run.seq)?, &metric.label)?;
-            Some(Run {
-                number: run.seq + 1,
-                value,
-            })
-        })
-        .collect()
-    };
-    let row = |label: String, side, role| SampleRow {
-        label,
-        runs: runs(side),
-        role,
-    };
-    let baseline = capitalised(&baseline_words(&confirmation.baseline));
-    let rows = vec![
-        row(baseline, Side::A, Role::Stock),
-        row(
-            "Candidate".to_owned(),
-            Side::B,
-            Role::of(metric.comparison.verdict),
-        ),
-    ];
-    if rows.iter().all(|row| row.runs.is_empty()) {
-        return String::new();
-    }
+fn samples(
+    story: &Story,
+    confirmation: &ConfirmationDocument,
+    metric: &Metric,
+) -> Option<SamplesFigure> {
+    let runs = confirmation.runs.iter().filter_map(|run| {
+        let value = story.value(story.run(run.seq)?, &metric.label)?;
+        Some((run.side, run.seq, value))
+    });
     let unit = quantity(&metric.label, 1.0).1.to_owned();
     let seen = confirmation
         .size
@@ -235,17 +276,41 @@ fn samples(story: &Story, confirmation: &ConfirmationDocument, metric: &Metric) 
         .map_or_else(String::new, |pct| {
             format!(" · smallest effect this plan could see {pct:.1} %")
         });
-    let caption = format!("{unit} · every dot is one run, none dropped for being slow{seen}");
-    format!(
-        "<h3>Every run, {}</h3>\n<p class=\"caption\">{}</p>\n{}",
-        text(&metric.label),
-        text(&caption),
-        figure(&Samples { rows, unit }.scene(WIDTH))
-    )
+    let rows = arm_rows(
+        &settings_words(&confirmation.baseline),
+        Role::of(metric.comparison.verdict),
+        runs,
+    );
+    (!rows.iter().all(|row| row.runs.is_empty())).then(|| SamplesFigure {
+        label: metric.label.clone(),
+        caption: format!("{unit} · none dropped for being slow{seen}"),
+        samples: Samples { rows, unit },
+    })
+}
+
+/// Both arms' runs, of each its side, place in the session from 0, and value.
+pub fn arm_rows(
+    baseline: &str,
+    candidate: Role,
+    runs: impl Iterator<Item = (Side, u32, f64)>,
+) -> Vec<SampleRow> {
+    let row = |label: &str, role| SampleRow {
+        label: label.to_owned(),
+        runs: Vec::new(),
+        role,
+    };
+    let mut rows = vec![row(baseline, Role::Stock), row("Candidate", candidate)];
+    for (side, seq, value) in runs {
+        rows[side as usize].runs.push(Run {
+            number: seq + 1,
+            value,
+        });
+    }
+    rows
 }
 
 /// All that was measured outside of a confirmation, ranked.
-pub(super) fn screening(story: &Story) -> String {
+pub fn screening(story: &Story) -> Option<ScreeningFigure> {
     let label = story.primary();
     let baseline = story.baseline();
     let mut groups: Vec<(&Settings, Vec<&StoredRun>)> = Vec::new();
@@ -257,7 +322,7 @@ pub(super) fn screening(story: &Story) -> String {
         }
     }
     if groups.is_empty() {
-        return String::new();
+        return None;
     }
     let rows: Vec<RankingRow> = groups
         .iter()
@@ -288,7 +353,7 @@ pub(super) fn screening(story: &Story) -> String {
         format!(" · + is on top of {}", settings_phrase(best))
     });
     let caption = format!("{label}, {unit} · higher is better · every dot is one sample{onto}");
-    section("Screening", &caption, &figure(&ranking.scene(WIDTH)))
+    Some(ScreeningFigure { caption, ranking })
 }
 
 fn is_screening(run: &StoredRun) -> bool {
@@ -307,8 +372,10 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
         .collect();
     let is_baseline = *settings == story.baseline();
     let is_best = best(story).is_some_and(|best| best == settings);
+    let stock = settings.is_stock().then(|| "Stock defaults".to_owned());
+    let name = stock.or_else(|| added(story, settings));
     RankingRow {
-        label: added(story, settings).unwrap_or_else(|| settings_words(settings)),
+        label: name.unwrap_or_else(|| settings_words(settings)),
         emphasised: is_baseline || is_best,
         // The request goal has no repetitions of its own: its runs are the samples.
         values: if values.is_empty() { means } else { values },
@@ -330,13 +397,13 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
 }
 
 /// All of `base` and something else.
-fn is_more(settings: &Settings, base: &Settings) -> bool {
+pub(super) fn is_more(settings: &Settings, base: &Settings) -> bool {
     let has = |(dimension, value): (&String, &String)| settings.0.get(dimension) == Some(value);
     !base.is_stock() && settings != base && base.0.iter().all(has)
 }
 
 /// What was added to the best: most candidates are it and one thing more, which alone is worth a label.
-fn added(story: &Story, settings: &Settings) -> Option<String> {
+pub(super) fn added(story: &Story, settings: &Settings) -> Option<String> {
     let base = best(story).filter(|best| is_more(settings, best))?;
     let mut rest = settings.clone();
     rest.0

@@ -1,14 +1,25 @@
-//! A session as one self-contained HTML file: the verdict first, the evidence under it, nothing loaded, no script.
+//! What a session came to, for readers: its story, figures and findings, which the app draws, and the same as one
+//! self-contained HTML file: the verdict first, the evidence under it, nothing loaded, no script.
 
-mod figures;
+mod charts;
+mod csv;
+mod export;
+pub mod figures;
+mod file;
+pub mod findings;
 mod page;
 mod paths;
+mod place;
 mod sections;
 mod story;
 
 use crate::engine::evidence::Evidence;
 
+pub use export::{Format, document, export};
+pub use file::write;
 pub use paths::Paths;
+pub use place::{Rows, place};
+pub use story::{Outcome, Story};
 
 /// The report of a session.
 ///
@@ -16,12 +27,12 @@ pub use paths::Paths;
 /// The evidence cannot be written as JSON, by which paths are shortened: never from a store that could be read.
 pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Error> {
     let evidence = paths.shown(evidence)?;
-    let story = story::Story::of(&evidence);
-    let title = sections::headline(&story);
+    let story = Story::of(&evidence);
+    let title = story.headline();
     let body: String = [
         sections::verdict(&story),
-        figures::confirmations(&story),
-        figures::screening(&story),
+        charts::confirmations(&story),
+        charts::screening(&story),
         sections::settings(&story),
         sections::not_saved(&story),
         sections::notices(&evidence),

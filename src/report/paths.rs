@@ -24,6 +24,14 @@ const HOMES: [&str; 4] = ["/home/", "/Users/", "\\Users\\", "\\\\Users\\\\"];
 const NOBODY: [&str; 4] = ["Public", "Shared", "Default", "linuxbrew"];
 
 impl Paths {
+    /// Shortened, this user's home too.
+    pub fn shortened() -> Self {
+        let dirs = directories::UserDirs::new();
+        Self::Shortened {
+            home: dirs.map(|dirs| dirs.home_dir().display().to_string()),
+        }
+    }
+
     /// The evidence with its paths as they are shown. Every text is looked at: arguments, logs and messages have paths too.
     ///
     /// # Errors

@@ -4,45 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::chart::{Align, Table};
-use crate::domain::machine::gpus;
-use crate::domain::search::SearchSpace;
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    capitalised, change, clean, confirmed_words, count, fate, moment, parameters, rate,
-    refusal_words, setting_title, settings_words, shell_command, span,
+    change, confirmed_words, fate, moment, rate, refusal_words, settings_words, shell_command, span,
 };
-use crate::domain::types::{Machine, ModelInfo, RunOutcome, Runtime, Verdict};
+use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
-use crate::engine::report::{CandidateDocument, TuneDocument};
+use crate::engine::profiles::server_command;
+use crate::engine::report::TuneDocument;
 use crate::ports::{NoticeLevel, SessionKind, StoredRun};
 
+use super::findings;
 use super::page::{lines, pairs, section, table, text};
+use super::place::place as places;
 use super::story::{Outcome, Story};
-
-/// The result in one sentence.
-pub(super) fn headline(story: &Story) -> String {
-    let runs = story.evidence.runs.len() as u64;
-    match &story.result {
-        Outcome::Tuned(document) => document.sentence(),
-        Outcome::Compared(document) => document.sentence(),
-        Outcome::Failed(headline, _) => format!("Failed: {headline}"),
-        Outcome::Cancelled => format!("Cancelled: no result, {} kept", count(runs, "run")),
-        Outcome::Open => format!("Not finished: no result yet, {} so far", count(runs, "run")),
-    }
-}
 
 /// The page's head.
 pub(super) fn verdict(story: &Story) -> String {
     let session = &story.evidence.session;
     let begun = &session.begun;
     let under = match &story.result {
-        Outcome::Tuned(document) => document.judgement(),
-        Outcome::Compared(document) => document.judgement(),
-        Outcome::Failed(_, hint) => hint.clone().unwrap_or_default(),
         Outcome::Cancelled | Outcome::Open if begun.kind == SessionKind::Tune => {
             format!("flux tune --resume {} goes on with it", session.id)
         }
-        Outcome::Cancelled | Outcome::Open => String::new(),
+        _ => story.judgement(),
     };
     let kind = match begun.kind {
         SessionKind::Tune => "tune",
@@ -62,7 +47,7 @@ pub(super) fn verdict(story: &Story) -> String {
     let word = session.end.as_ref().and_then(|end| end.verdict);
     format!(
         "<header>\n<h1>{}</h1>\n<p>{}</p>\n<p class=\"caption\" style=\"margin-top:4px\">{}</p>\n{}{}</header>\n",
-        text(&headline(story)),
+        text(&story.headline()),
         text(&under),
         text(&facts.join(" · ")),
         word.map_or_else(String::new, badge),
@@ -87,10 +72,7 @@ fn badge(verdict: Verdict) -> String {
 
 /// Why each setting is in the profile.
 pub(super) fn settings(story: &Story) -> String {
-    let Some(document) = story.tuned() else {
-        return String::new();
-    };
-    let Some(profile) = &document.profile else {
+    let Some(profile) = story.tuned().and_then(|document| document.profile.as_ref()) else {
         return String::new();
     };
     let mut rows = Table::new(&[
@@ -99,31 +81,16 @@ pub(super) fn settings(story: &Story) -> String {
         ("What it does", Align::Left),
         ("Introduced by", Align::Left),
     ]);
-    for (dimension, value) in &profile.settings.0 {
-        let run = profile.introduced_by.get(dimension).copied();
+    for setting in findings::settings(story) {
         rows.row([
-            setting_title(dimension),
-            value.clone(),
-            SearchSpace::shipped().describe(dimension).to_owned(),
-            run.map_or_else(String::new, |id| introduction(story, document, id)),
+            setting.title,
+            setting.value,
+            setting.describe,
+            setting.introduced.unwrap_or_default(),
         ]);
     }
     let caption = format!("Profile {}, confirmed exactly as it is", profile.id);
     section("Why these settings", &caption, &table(&rows))
-}
-
-fn introduction(story: &Story, document: &TuneDocument, id: i64) -> String {
-    let Some(run) = story.evidence.runs.iter().find(|run| run.id == id) else {
-        return String::new();
-    };
-    let candidate = document.candidates.iter().find(|c| c.runs.contains(&id));
-    let changed = candidate.and_then(|c| c.change_pct);
-    let changed = changed.map_or_else(String::new, |pct| format!(", {}", change(pct, 1)));
-    format!(
-        "Run {}, {}{changed}",
-        run.seq + 1,
-        run.planned.stage.words()
-    )
 }
 
 /// Everything screened, finalists that were not saved, and what was not tried.
@@ -135,11 +102,7 @@ pub(super) fn not_saved(story: &Story) -> String {
             "",
             &candidates(document),
         ));
-        html.push_str(&section(
-            "Confirmed and not saved",
-            "",
-            &finalists(document),
-        ));
+        html.push_str(&section("Confirmed and not saved", "", &finalists(story)));
     }
     let mut rows = Table::new(&[("Setting", Align::Left), ("Why", Align::Left)]);
     for refusal in story.refused() {
@@ -150,9 +113,7 @@ pub(super) fn not_saved(story: &Story) -> String {
 }
 
 fn candidates(document: &TuneDocument) -> String {
-    let mut ranked: Vec<&CandidateDocument> = document.candidates.iter().collect();
-    let key = |c: &CandidateDocument| c.change_pct.unwrap_or(f64::NEG_INFINITY);
-    ranked.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    let ranked = findings::ranked(document);
     let labels: BTreeSet<&String> = ranked.iter().flat_map(|c| c.metrics.keys()).collect();
     let mut rows = Table {
         columns: vec![
@@ -183,14 +144,9 @@ fn candidates(document: &TuneDocument) -> String {
     table(&rows)
 }
 
-fn finalists(document: &TuneDocument) -> String {
-    let saved = document.profile.as_ref().map(|p| &p.settings);
+fn finalists(story: &Story) -> String {
     let mut rows = Table::new(&[("Candidate", Align::Left), ("Became", Align::Left)]);
-    let lost = document
-        .confirmations
-        .iter()
-        .filter(|c| Some(&c.settings) != saved);
-    for confirmation in lost {
+    for confirmation in story.lost() {
         rows.row([
             settings_words(&confirmation.settings),
             confirmed_words(
@@ -223,12 +179,13 @@ pub(super) fn notices(evidence: &Evidence) -> String {
     section("Notices", "", &html)
 }
 
-/// Machine, build, model, fingerprint, cost.
+/// Machine, build, model, fingerprint.
 pub(super) fn place(evidence: &Evidence) -> String {
     let begun = &evidence.session.begun;
-    let mut html = section("Machine", "", &machine(&begun.machine));
-    html.push_str(&section("llama.cpp", "", &runtime(&begun.runtime)));
-    html.push_str(&section("Model", "", &model(&begun.model)));
+    let mut html: String = places(begun)
+        .iter()
+        .map(|(title, rows)| section(title, "", &pairs(rows)))
+        .collect();
     let mut fields = Table::new(&[("Field", Align::Left), ("Value", Align::Left)]);
     for (field, value) in &begun.fingerprint.fields {
         fields.row([field.clone(), value.clone()]);
@@ -246,100 +203,13 @@ pub(super) fn place(evidence: &Evidence) -> String {
     html
 }
 
-fn machine(machine: &Machine) -> String {
-    let host = &machine.host;
-    let mut rows: Vec<(&str, String)> = Vec::new();
-    for gpu in gpus(machine) {
-        let driver = gpu.preferred.as_ref().map(|entry| &entry.driver);
-        let driver = driver.map_or_else(String::new, |d| format!(", {} {}", d.name, d.info));
-        rows.push((
-            "GPU",
-            format!("{}{driver}", gpu.product.as_ref().unwrap_or(&gpu.name)),
-        ));
-    }
-    let cores = host.physical_cores.map_or_else(
-        || count(u64::from(host.logical_cores), "thread"),
-        |n| count(u64::from(n), "core"),
-    );
-    let memory = if host.ram_total.0 == 0 {
-        String::new()
-    } else {
-        host.ram_total.to_string()
-    };
-    let cpu = if host.cpu.is_empty() {
-        String::new()
-    } else {
-        format!("{}, {cores}", host.cpu)
-    };
-    // Windows names its kernel within its version.
-    let kernel = if host.os.contains(&host.kernel) {
-        ""
-    } else {
-        &host.kernel
-    };
-    let system = [host.os.as_str(), kernel, &host.arch];
-    let system: Vec<&str> = system.into_iter().filter(|part| !part.is_empty()).collect();
-    let system = system.join(", ");
-    rows.extend([
-        ("CPU", cpu),
-        ("RAM", memory),
-        ("System", system),
-        ("Power plan", host.power_plan.clone().unwrap_or_default()),
-    ]);
-    pairs(&rows)
-}
-
-fn runtime(runtime: &Runtime) -> String {
-    let build = match runtime.build_number {
-        0 => "unknown".to_owned(),
-        n => n.to_string(),
-    };
-    let backends: Vec<&str> = runtime.backends.iter().map(|b| b.name()).collect();
-    pairs(&[
-        ("Name", runtime.name.clone()),
-        ("Build", build),
-        ("Commit", runtime.build_commit.clone()),
-        ("Version", runtime.version_text.clone()),
-        ("Backends", backends.join(", ")),
-        ("Folder", runtime.dir.display().to_string()),
-        ("SHA-256", runtime.digest.clone()),
-    ])
-}
-
-fn model(model: &ModelInfo) -> String {
-    let quants: Vec<&str> = model
-        .quant_mix
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    pairs(&[
-        ("Name", model.name.clone()),
-        ("Architecture", model.architecture.clone()),
-        ("Parameters", parameters(model.parameters)),
-        ("Tensor types", quants.join(", ")),
-        ("Size", model.file_bytes.to_string()),
-        ("File", model.path.display().to_string()),
-        ("SHA-256 of header", model.digest.clone()),
-    ])
-}
-
 /// The command to use, and the first command of each set of settings.
 pub(super) fn commands(story: &Story) -> String {
     let begun = &story.evidence.session.begun;
     let mut html = String::new();
     for profile in &story.evidence.profiles {
-        let server = begun.runtime.server.as_ref();
-        let mut words = vec![
-            server.map_or_else(
-                || "llama-server".to_owned(),
-                |path| path.display().to_string(),
-            ),
-            "-m".to_owned(),
-            begun.model.path.display().to_string(),
-        ];
-        words.extend(profile.server.args.iter().cloned());
         let title = format!("Profile {}, llama-server", profile.id);
-        html.push_str(&command(&title, &pasted(&profile.server.env, &words)));
+        html.push_str(&command(&title, &server_command(begun, profile)));
     }
     let mut seen = BTreeSet::new();
     let mut measured = String::new();
@@ -394,7 +264,7 @@ pub(super) fn runs(evidence: &Evidence) -> String {
 fn run(run: &StoredRun) -> String {
     let side = run.planned.side;
     let side = side.map_or_else(String::new, |side| format!(", arm {side:?}"));
-    let lines = outcome(&run.run.outcome);
+    let lines = findings::outcome_lines(&run.run.outcome);
     let lines: Vec<String> = lines.iter().map(|line| text(line)).collect();
     let result = format!("<div>{}</div>", lines.join("</div><div>"));
     format!(
@@ -407,47 +277,15 @@ fn run(run: &StoredRun) -> String {
     )
 }
 
-fn outcome(outcome: &RunOutcome) -> Vec<String> {
-    match outcome {
-        RunOutcome::Valid { tests } => tests
-            .iter()
-            .map(|test| {
-                let all: Vec<String> = test.rates().iter().map(|r| format!("{r:.2}")).collect();
-                let mean = rate(test.mean_rate(), None);
-                format!("{} {mean} ({})", test.test, all.join(" "))
-            })
-            .collect(),
-        RunOutcome::StoppedEarly {
-            test,
-            repetition_secs,
-            limit_secs,
-        } => {
-            let (took, limit) = (span(*repetition_secs), span(*limit_secs));
-            vec![format!(
-                "Stopped early: a repetition of {test} took {took}, more than {limit}"
-            )]
-        }
-        RunOutcome::Failed { failure, .. } => vec![
-            capitalised(&clean(&failure.to_string())),
-            failure.class.advice().to_owned(),
-        ],
-        RunOutcome::Cancelled => vec!["Cancelled".to_owned()],
-    }
-}
-
 fn raw(run: &StoredRun) -> String {
     let raw = &run.run.raw;
     if raw.argv.is_empty() && raw.stdout.is_empty() && raw.stderr.is_empty() {
         return String::new();
     }
-    let ended = match (raw.exit_code, raw.signal) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("ended by signal {signal}"),
-        (None, None) => "no exit status".to_owned(),
-    };
     let mut html = format!(
-        "<pre>$ {}\n{ended}</pre>",
-        text(&pasted(&raw.env, &raw.argv))
+        "<pre>$ {}\n{}</pre>",
+        text(&shell_command(&raw.env, &raw.argv)),
+        findings::ended(raw)
     );
     for output in [&raw.stdout, &raw.stderr] {
         if !output.is_empty() {

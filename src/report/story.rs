@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::domain::search::{Confirmation, Objective, Refusal};
-use crate::domain::text::quantity;
+use crate::domain::text::{count, quantity, verdict_title};
 use crate::domain::types::{RunOutcome, Settings, Stage};
 use crate::engine::evidence::Evidence;
 use crate::engine::report::{
@@ -15,7 +15,8 @@ use crate::engine::report::{
 use crate::ports::{SessionKind, SessionState, StoredRun};
 
 /// A session and what is known of it.
-pub(super) struct Story<'a> {
+#[derive(Debug)]
+pub struct Story<'a> {
     /// All of it.
     pub evidence: &'a Evidence,
     /// Its result, where it came to one.
@@ -27,7 +28,8 @@ pub(super) struct Story<'a> {
 }
 
 /// How a session ended.
-pub(super) enum Outcome {
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
     /// A search that came to a result.
     Tuned(Box<TuneDocument>),
     /// A comparison that came to a result.
@@ -55,6 +57,41 @@ impl<'a> Story<'a> {
             result,
             confirmations,
             objective: Objective::deserialize(&config["plan"]["objective"]).ok(),
+        }
+    }
+
+    /// The result in one sentence.
+    pub fn headline(&self) -> String {
+        let runs = self.evidence.runs.len() as u64;
+        match &self.result {
+            Outcome::Tuned(document) => document.sentence(),
+            Outcome::Compared(document) => document.sentence(),
+            Outcome::Failed(headline, _) => format!("Failed: {headline}"),
+            Outcome::Cancelled => format!("Cancelled: no result, {} kept", count(runs, "run")),
+            Outcome::Open => format!("Not finished: no result yet, {} so far", count(runs, "run")),
+        }
+    }
+
+    /// A title: verdict and both means, where something was judged; else the sentence.
+    pub fn title(&self) -> String {
+        let judged = match &self.result {
+            Outcome::Tuned(document) => document.comparison().zip(Some(&document.primary)),
+            Outcome::Compared(document) => document.comparison().zip(Some(&document.primary)),
+            _ => None,
+        };
+        judged.map_or_else(
+            || self.headline(),
+            |(comparison, label)| verdict_title(label, comparison),
+        )
+    }
+
+    /// What stands under the sentence: the judgement, or what to do; empty where there is neither.
+    pub fn judgement(&self) -> String {
+        match &self.result {
+            Outcome::Tuned(document) => document.judgement(),
+            Outcome::Compared(document) => document.judgement(),
+            Outcome::Failed(_, hint) => hint.clone().unwrap_or_default(),
+            Outcome::Cancelled | Outcome::Open => String::new(),
         }
     }
 
@@ -88,6 +125,22 @@ impl<'a> Story<'a> {
         let judged = self.confirmations.last().map(|c| c.baseline.clone());
         let tuned = || Some(self.tuned()?.baseline.as_ref()?.settings.clone());
         judged.or_else(tuned).unwrap_or_default()
+    }
+
+    /// The winner's settings, saved or not.
+    pub fn winner(&self) -> Option<&Settings> {
+        let document = self.tuned()?;
+        let confirmed = || Some(&document.confirmation.as_ref()?.settings);
+        let saved = document.profile.as_ref().map(|p| &p.settings);
+        saved.or_else(|| confirmed().filter(|_| document.saveable))
+    }
+
+    /// Finalists of a search that were confirmed and did not win, in order.
+    pub fn lost(&self) -> impl Iterator<Item = &ConfirmationDocument> {
+        let searched = self.tuned().is_some();
+        let winner = self.winner();
+        let judged = self.confirmations.iter();
+        judged.filter(move |c| searched && Some(&c.settings) != winner)
     }
 
     /// The run at this place of the session.

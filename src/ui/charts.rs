@@ -1,5 +1,7 @@
 //! Paints a chart's scene with egui, says its exact values under the pointer, and shows the same numbers as a table.
 
+use std::sync::Arc;
+
 use eframe::egui::{
     Align2, Color32, CornerRadius, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui,
     WidgetInfo, accesskit::Role as AccessRole, epaint::PathShape, pos2, vec2,
@@ -23,7 +25,30 @@ pub fn chart(ui: &mut Ui, scene: impl FnOnce(f32) -> Scene) -> Response {
 /// A chart with a switch under it that shows its numbers.
 pub fn with_table(ui: &mut Ui, id: &str, scene: impl FnOnce(f32) -> Scene) {
     let scene = scene(ui.available_width());
-    show(ui, &scene);
+    shown_with_table(ui, id, &scene);
+}
+
+/// The same for data that changes only with its `version`: laid out once per width.
+pub fn kept(ui: &mut Ui, id: &str, version: u64, scene: impl FnOnce(f32) -> Scene) {
+    type Kept = (u64, f32, Arc<Scene>);
+    let width = ui.available_width();
+    let place = ui.scope_id().with(("kept scene", id));
+    let known = ui.data(|data| data.get_temp::<Kept>(place));
+    let known = known.filter(|(of, at, _)| *of == version && (at - width).abs() < 0.5);
+    let scene = known.map_or_else(
+        || {
+            let made = Arc::new(scene(width));
+            let kept: Kept = (version, width, Arc::clone(&made));
+            ui.data_mut(|data| data.insert_temp(place, kept));
+            made
+        },
+        |(_, _, scene)| scene,
+    );
+    shown_with_table(ui, id, &scene);
+}
+
+fn shown_with_table(ui: &mut Ui, id: &str, scene: &Scene) {
+    show(ui, scene);
     let id = ui.scope_id().with(("chart table", id));
     let mut open = ui.data(|data| data.get_temp::<bool>(id)).unwrap_or(false);
     let (words, icon) = if open {
@@ -31,7 +56,7 @@ pub fn with_table(ui: &mut Ui, id: &str, scene: impl FnOnce(f32) -> Scene) {
     } else {
         ("Show table", Icon::Right)
     };
-    if ui.add(Press::new(words).icon(icon).quiet()).clicked() {
+    if ui.add(Press::new(words).icon(icon).link()).clicked() {
         open = !open;
         ui.data_mut(|data| data.insert_temp(id, open));
     }
@@ -56,7 +81,8 @@ fn numbers(ui: &mut Ui, table: &Table) {
     });
 }
 
-fn show(ui: &mut Ui, scene: &Scene) -> Response {
+/// Paints a scene that is kept between frames; it was made for the width there is.
+pub fn show(ui: &mut Ui, scene: &Scene) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(scene.width, scene.height), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(AccessRole::Image, true, &scene.summary));
     if !ui.is_rect_visible(rect) {
@@ -94,7 +120,7 @@ fn paint(ui: &Ui, t: &Tokens, origin: Pos2, item: &Item) {
             let rect = Rect::from_min_size(origin + vec2(*x, *y), vec2(*w, *h));
             let corner = CornerRadius::same(*radius as u8);
             if let Some(role) = fill {
-                painter.rect_filled(rect, corner, color(t, *role));
+                painter.rect_filled(rect, corner, fill_color(t, *role));
             }
             if let Some(role) = stroke {
                 let line = Stroke::new(1.0, color(t, *role));
@@ -164,6 +190,14 @@ fn area(ui: &Ui, origin: Pos2, points: &[Point], base_y: f32, fill: Color32) {
         Shape::Path(path)
     });
     ui.painter().extend(pieces);
+}
+
+/// A filled bar may be lighter than text of the same meaning.
+fn fill_color(t: &Tokens, role: Role) -> Color32 {
+    match role {
+        Role::Warning => t.warning_fill,
+        other => color(t, other),
+    }
 }
 
 fn color(t: &Tokens, role: Role) -> Color32 {

@@ -8,6 +8,7 @@ mod dialogs;
 mod files;
 mod link;
 mod pages;
+mod sensors;
 mod shell;
 mod start;
 mod state;

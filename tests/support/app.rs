@@ -159,6 +159,15 @@ impl Stage {
         self.settle();
     }
 
+    /// Hears every message that is there already.
+    pub fn drain(&mut self) {
+        let app = self.harness.state_mut();
+        while let Some(message) = app.link().wait(Duration::from_millis(200)) {
+            app.take(message);
+        }
+        self.settle();
+    }
+
     /// Hears messages until the measuring job has ended.
     pub fn until_ended(&mut self) {
         while self.is_measuring() {
@@ -272,6 +281,12 @@ impl Stage {
         let nodes = self.harness.root().children_recursive();
         let words: Vec<String> = nodes.filter_map(name).collect();
         words.join("\n")
+    }
+
+    /// Dark or light from now on.
+    pub fn theme(&mut self, theme: Theme) {
+        self.harness.ctx.set_theme(theme);
+        self.settle();
     }
 
     /// What is drawn, for looking at.

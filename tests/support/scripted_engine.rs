@@ -246,8 +246,8 @@ impl TelemetrySource for OneSensor {
     }
 }
 
-/// A clock that stands still.
-struct FixedClock(Timestamp);
+/// A clock that stands still; whoever asks how much time passed hears of a second more.
+struct FixedClock(Timestamp, AtomicU32);
 
 impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
@@ -255,7 +255,7 @@ impl Clock for FixedClock {
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::ZERO
+        Duration::from_secs(self.1.fetch_add(1, Ordering::SeqCst).into())
     }
 }
 
@@ -378,7 +378,15 @@ impl Desk {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
         let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
         self.ports.runtimes = Builds::fixed(exported.runtimes().to_vec());
-        self.ports.clock = Arc::new(FixedClock(now));
+        self.ports.clock = Arc::new(FixedClock(now, AtomicU32::new(0)));
+    }
+
+    /// Keeps everything in this folder from now on.
+    pub fn keeps_its_data_in(&mut self, data: &Path) {
+        self.store = Arc::new(SqliteStore::open(data, Access::Measure).unwrap());
+        self.ports.store = self.store.clone();
+        self.ports.settings = Arc::new(SettingsFile::new(data));
+        data.clone_into(&mut self.ports.data_dir);
     }
 
     /// A model of this shape with random weights, its tensor data a hole.

@@ -4,11 +4,12 @@ use serde_json::json;
 
 use crate::cli::args::{Export, ExportFormat, History, Show};
 use crate::cli::error::CliResult;
-use crate::cli::file;
 use crate::cli::output::{Output, print, print_json};
-use crate::cli::render::{csv, history, session};
+use crate::cli::render::{history, session};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
+use crate::report;
+use crate::report::{Format, Paths, document};
 
 use super::open::Place;
 
@@ -39,14 +40,15 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
 /// As `show`; the file exists or cannot be written.
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     let evidence = evidence(args.id, &place.look_back(output)?)?;
-    let text = match args.format {
-        ExportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&evidence)?),
-        ExportFormat::Csv => csv::samples(evidence.session.id, &evidence.runs),
+    let format = match args.format {
+        ExportFormat::Json => Format::Json,
+        ExportFormat::Csv => Format::Csv,
     };
+    let text = document(&evidence, format, &Paths::Full)?;
     let Some(path) = &args.output else {
         return print(&text);
     };
-    file::write(path, text.as_bytes(), args.force)?;
+    report::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     if output.json {
         print_json(&json!({ "schema": 1, "written": path }))?;

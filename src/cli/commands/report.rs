@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::cli::args::Report;
 use crate::cli::error::CliResult;
-use crate::cli::file;
 use crate::cli::output::{Output, print};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
@@ -21,17 +20,15 @@ pub fn run(args: &Report, place: &Place, output: &Output) -> CliResult {
     let paths = if args.full_paths {
         report::Paths::Full
     } else {
-        let dirs = directories::UserDirs::new();
-        let home = dirs.map(|dirs| dirs.home_dir().display().to_string());
-        report::Paths::Shortened { home }
+        report::Paths::shortened()
     };
     let html = report::html(&evidence, &paths)?;
     let path = args.output.clone();
-    let path = path.unwrap_or_else(|| PathBuf::from(format!("flux-session-{}.html", args.id)));
+    let path = path.unwrap_or_else(|| PathBuf::from(report::Format::Html.file_name(args.id)));
     if path.as_os_str() == "-" {
         return print(&html);
     }
-    file::write(&path, html.as_bytes(), args.force)?;
+    report::write(&path, html.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     Ok(())
 }

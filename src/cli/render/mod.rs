@@ -1,7 +1,6 @@
 //! Results as text for people. Everything here is pure: documents in, text out.
 
 pub mod comparison;
-pub mod csv;
 pub mod doctor;
 pub mod explain;
 pub mod history;

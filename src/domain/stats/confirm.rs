@@ -38,6 +38,21 @@ pub fn confirm(a: &[Ordered], b: &[Ordered]) -> Comparison {
     judged(&values_a, &values_b, means)
 }
 
+/// How far the machine itself drifted from the first of these runs to the last, percent of the baseline's mean: the slope
+/// that [`confirm`] takes out. `None` below three runs in an arm.
+pub fn drift_pct(a: &[Ordered], b: &[Ordered]) -> Option<f64> {
+    if a.len().min(b.len()) < super::MIN_RUNS {
+        return None;
+    }
+    let (arm_a, arm_b) = (Arm::of(a), Arm::of(b));
+    let slope = (arm_a.products + arm_b.products) / (arm_a.positions + arm_b.positions);
+    let places = a.iter().chain(b).map(|run| run.position);
+    let (first, last) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| {
+        (least.min(x), most.max(x))
+    });
+    Some(100.0 * slope * (last - first) / arm_a.value).filter(|drift| drift.is_finite())
+}
+
 /// Sums of one arm about its own means.
 struct Arm {
     n: f64,
@@ -103,4 +118,23 @@ fn trend_free(a: &[Ordered], b: &[Ordered]) -> Option<Option<Means>> {
         covariance: slope_error * shift_a * shift_b,
         ..m
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drift_is_the_slope_over_the_session() {
+        // A-B-B-A B-A-A-B: every run is 0.1 above the one before, over seven steps; the mean of A is 100.45.
+        let run = |level: f64, position: f64| Ordered {
+            position,
+            value: level + 0.1 * position,
+        };
+        let a = [1.0, 4.0, 6.0, 7.0].map(|place| run(100.0, place));
+        let b = [2.0, 3.0, 5.0, 8.0].map(|place| run(130.0, place));
+        let drift = drift_pct(&a, &b).unwrap();
+        assert!((drift - 70.0 / 100.45).abs() < 1e-9, "{drift}");
+        assert_eq!(drift_pct(&a[..2], &b), None);
+    }
 }

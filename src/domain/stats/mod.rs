@@ -7,7 +7,7 @@ mod student;
 mod verdict;
 mod welch;
 
-pub use confirm::{Ordered, confirm};
+pub use confirm::{Ordered, confirm, drift_pct};
 pub use plan::{PLAN_CONFIDENCE, PLAN_POWER, ProcessPlan, RunCost, plan, plan_at};
 pub use student::{two_sided_p, upper_quantile};
 pub use verdict::{compare, judge};

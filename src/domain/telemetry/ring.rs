@@ -61,6 +61,13 @@ impl Ring {
         self.points.push_back((at.0, value));
     }
 
+    /// The value that came last, and when.
+    pub fn last(&self) -> Option<(Timestamp, f64)> {
+        self.points
+            .back()
+            .map(|&(at, value)| (Timestamp(at), value))
+    }
+
     /// Lowest and highest values from `from` to `to`, both included, in at most `n` + 1 columns of equal width; columns
     /// without readings are left out. Columns lie on a fixed grid: they do not flicker as a window moves along.
     pub fn columns(&self, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
@@ -134,6 +141,14 @@ impl Rings {
             by_series: BTreeMap::new(),
             capacity: (Self::HOUR_MS / interval_ms) as usize,
             interval_ms,
+        }
+    }
+
+    /// Rings that forget nothing: for a stored session.
+    pub fn whole(interval_ms: u32) -> Self {
+        Self {
+            capacity: usize::MAX,
+            ..Self::new(interval_ms)
         }
     }
 

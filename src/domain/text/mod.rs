@@ -2,6 +2,7 @@
 //! settings, comparisons and results in sentences.
 
 mod comparison;
+mod history;
 mod result;
 mod settings;
 mod shell;
@@ -11,7 +12,10 @@ use crate::domain::types::Timestamp;
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
-pub use result::{confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence};
+pub use history::{changes_words, field_change, grouped, when};
+pub use result::{
+    confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence, verdict_title,
+};
 pub use settings::{setting_title, settings_phrase, settings_words};
 pub use shell::shell_command;
 

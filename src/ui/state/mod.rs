@@ -98,6 +98,8 @@ pub struct AppState {
     pub dashboard: pages::dashboard::State,
     /// The history's own.
     pub history: pages::history::State,
+    /// The session shown: which of its runs is open.
+    pub session: pages::session::State,
     /// The settings page's own.
     pub settings_page: pages::settings::State,
 }
@@ -107,6 +109,7 @@ impl AppState {
     pub fn apply(&mut self, event: Event) {
         let owns = |view: &Option<JobView>, job: JobId| view.as_ref().is_some_and(|v| v.id == job);
         let view = if owns(&self.job, event.job) {
+            self.dashboard.live.note(&event);
             &mut self.job
         } else if owns(&self.errand, event.job) {
             &mut self.errand

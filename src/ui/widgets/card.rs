@@ -1,10 +1,11 @@
 //! Cards, rows of cards of one height, and the head of a page.
 
 use eframe::egui::{
-    Align, CornerRadius, Frame, Label, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2, vec2,
+    Align, Color32, CornerRadius, Frame, Label, Layout, Margin, Rect, Stroke, Ui, UiBuilder, pos2,
+    vec2,
 };
 
-use crate::ui::theme::{Tokens, space, tokens};
+use crate::ui::theme::{self, Tokens, size, space, tokens};
 
 use super::text::{caption, caption_text, muted, section, title};
 
@@ -47,10 +48,13 @@ impl<'a> Card<'a> {
     /// Shows it, as wide as there is room.
     pub fn show<R>(self, ui: &mut Ui, content: impl FnOnce(&mut Ui) -> R) -> R {
         let t = tokens(ui);
-        frame(t)
+        let frame = frame(t);
+        // With its line: a pixel less, and a row of cards would grow from frame to frame.
+        let margin = frame.total_margin().sum().y;
+        frame
             .show(ui, |ui| {
                 ui.set_min_width(ui.available_width());
-                ui.set_min_height((self.min_height - 2.0 * space::L).max(0.0));
+                ui.set_min_height((self.min_height - margin).max(0.0));
                 ui.spacing_mut().item_spacing.y = space::S;
                 if let Some(text) = self.title {
                     head(ui, text, self.caption.as_deref());
@@ -72,14 +76,25 @@ fn frame(t: &Tokens) -> Frame {
 
 fn head(ui: &mut Ui, text: &str, beside: Option<&str>) {
     let Some(beside) = beside else {
-        section(ui, text);
+        // As high as one with a caption.
+        ui.horizontal(|ui| section(ui, text));
         return;
     };
     // Side by side where both fit, below each other where not.
-    let narrow = ui.available_width() < 360.0;
-    if narrow {
-        section(ui, text);
-        caption(ui, beside);
+    let width = |text: &str, font| {
+        let galley = ui
+            .painter()
+            .layout_no_wrap(text.to_owned(), font, Color32::PLACEHOLDER);
+        galley.size().x
+    };
+    let wanted =
+        width(text, theme::strong(size::SECTION)) + width(beside, theme::body(size::CAPTION));
+    if wanted + space::L > ui.available_width() {
+        ui.vertical(|ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            section(ui, text);
+            caption(ui, beside);
+        });
         return;
     }
     ui.horizontal(|ui| {

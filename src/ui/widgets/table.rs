@@ -53,6 +53,9 @@ impl<'a> Column<'a> {
     }
 }
 
+/// Rows of a table that is no longer drawn whole.
+const LONG: usize = 40;
+
 /// A table; `id` tells it from others on the page.
 pub struct Table<'a> {
     id: &'a str,
@@ -125,7 +128,7 @@ impl<'a> Table<'a> {
         }
         let mut clicked = None;
         for index in 0..rows {
-            if self.body_row(ui, &edges, index, &mut row) {
+            if self.body_row(ui, &edges, (index, rows > LONG), &mut row) {
                 clicked = Some(index);
             }
         }
@@ -180,7 +183,7 @@ impl<'a> Table<'a> {
         &self,
         ui: &mut Ui,
         edges: &[(f32, f32)],
-        index: usize,
+        (index, long): (usize, bool),
         row: &mut impl FnMut(usize, &mut Cells),
     ) -> bool {
         let t = tokens(ui);
@@ -201,15 +204,19 @@ impl<'a> Table<'a> {
                 .rect_filled(wanted, CornerRadius::same(4), fill);
             response.on_hover_cursor(CursorIcon::PointingHand)
         });
-        let mut cells = Cells {
-            places: self.places(edges, wanted),
-            ui,
-            next: 0,
-            wrap: self.wrap,
-            bottom: wanted.bottom(),
-        };
-        row(index, &mut cells);
-        let whole = Rect::from_min_max(wanted.min, pos2(wanted.right(), cells.bottom));
+        let mut whole = wanted;
+        // In a long table, cells out of sight cost nothing: a row keeps its height and its name.
+        if self.wrap || !long || ui.is_rect_visible(wanted) {
+            let mut cells = Cells {
+                places: self.places(edges, wanted),
+                ui,
+                next: 0,
+                wrap: self.wrap,
+                bottom: wanted.bottom(),
+            };
+            row(index, &mut cells);
+            whole.set_bottom(cells.bottom);
+        }
         ui.allocate_rect(whole, Sense::hover());
         line_below(ui, whole, t.hairline);
         response.is_some_and(|r| {

@@ -31,9 +31,9 @@ pub fn ask_scan(state: &mut AppState, link: &Link) {
     state.scan.ask();
     state.findings.ask();
     let model = state.model_path();
-    link.ask(Worker::System, scan::scan, |state, _, scan| {
-        state.notices.clone_from(&scan.notices);
+    link.ask(Worker::System, scan::scan, |state, link, scan| {
         state.scan.answer(Ok(scan));
+        super::history::ask_profiles(state, link);
     });
     link.ask(
         Worker::System,

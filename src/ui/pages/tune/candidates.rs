@@ -9,7 +9,7 @@ use crate::engine::report::DryRun;
 use crate::ui::app::Cx;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::{space, tokens};
+use crate::ui::theme::tokens;
 use crate::ui::widgets::{
     Card, Column, Press, Table, Width, badge, caption, columns, failed, loading_note, muted,
     page_header, status, strong,
@@ -59,7 +59,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => tried(ui, &plan, height),
             _ => {
                 effort(ui, &plan, state);
-                ui.add_space(space::S);
                 refused(ui, &plan);
             }
         },

@@ -2,15 +2,12 @@
 
 use eframe::egui::Ui;
 
-use crate::chart::{Cell, CellState, IntervalRow, Intervals, Role, Run, SampleRow, Samples, Strip};
-use crate::domain::text::{change, clean, count, decimals_for, quantity, settings_words};
-use crate::domain::types::{Comparison, Side};
+use crate::chart::{Cell, CellState, Intervals, Role, Samples, Strip};
+use crate::domain::text::{clean, count, quantity, settings_words};
+use crate::report::figures::{arm_rows, cell, interval_row, metric_title};
 use crate::ui::charts;
 use crate::ui::state::{JobView, LiveConfirmation};
-use crate::ui::theme::space;
 use crate::ui::widgets::{Card, caption, muted};
-
-use super::screening::title;
 
 /// The cards.
 pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
@@ -25,7 +22,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         .and_then(|judged| judged.verdict)
         .map_or(Role::Accent, Role::of);
     interval(ui, live, &label, role);
-    ui.add_space(space::S);
     let plan = format!(
         "{} + {} runs of {}, fixed before the first",
         live.processes,
@@ -45,7 +41,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
                 ),
             );
         });
-    ui.add_space(space::S);
     Card::new("Every run")
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {
@@ -67,7 +62,7 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
                 return;
             };
             let intervals = Intervals {
-                rows: vec![row(title(label), &so_far, role)],
+                rows: vec![interval_row(&metric_title(label), &so_far, role)],
             };
             charts::with_table(ui, "interval", |width| intervals.scene(width));
             match &live.judged {
@@ -80,27 +75,12 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
         });
 }
 
-/// A comparison as the interval chart shows it.
-pub fn row(label: &str, comparison: &Comparison, role: Role) -> IntervalRow {
-    let decimals = comparison
-        .ci95_pct
-        .map_or(1, |[low, high]| decimals_for((high - low) / 2.0));
-    IntervalRow {
-        label: label.to_owned(),
-        change: change(comparison.change_pct, decimals),
-        change_pct: comparison.change_pct,
-        ci: comparison.ci95_pct,
-        role,
-    }
-}
-
 fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Strip {
     let cells = live.order().into_iter().enumerate().map(|(place, side)| {
         let run = live.runs.get(place);
         let value = run.and_then(crate::ui::state::StoredLine::score);
         let state = match run {
-            Some(_) if value.is_some() => CellState::Done,
-            Some(_) => CellState::Failed,
+            Some(_) => return cell(side, value),
             None if place == live.runs.len() && running && live.judged.is_none() => {
                 CellState::Running
             }
@@ -116,26 +96,12 @@ fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Stri
 }
 
 fn samples(live: &LiveConfirmation, role: Role, unit: &str) -> Samples {
-    let arm = |side: Side, label: &str, role: Role| SampleRow {
-        label: label.to_owned(),
-        runs: live
-            .runs
-            .iter()
-            .filter(|run| run.planned.side == Some(side))
-            .filter_map(|run| {
-                Some(Run {
-                    number: run.seq + 1,
-                    value: run.score()?,
-                })
-            })
-            .collect(),
-        role,
-    };
+    let runs = live.runs.iter().filter_map(|run| {
+        let side = run.planned.side?;
+        Some((side, run.seq, run.score()?))
+    });
     Samples {
-        rows: vec![
-            arm(Side::A, "Stock", Role::Stock),
-            arm(Side::B, "Candidate", role),
-        ],
+        rows: arm_rows("Stock", role, runs),
         unit: unit.to_owned(),
     }
 }

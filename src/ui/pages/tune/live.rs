@@ -9,7 +9,7 @@ use crate::ports::CancelMode;
 use crate::ui::app::{Cx, Order};
 use crate::ui::state::{AppState, Dialog, JobView, Page};
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::{space, tokens};
+use crate::ui::theme::tokens;
 use crate::ui::widgets::{
     Card, Column, Press, Table, Width, caption, columns, empty, failed, label, muted, notice_line,
     page_header, progress, status,
@@ -147,14 +147,11 @@ fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: O
 
 fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
     now(ui, job);
-    ui.add_space(space::S);
     candidates(ui, job);
     if job.is_running() {
-        ui.add_space(space::S);
         ui.horizontal_wrapped(|ui| controls(ui, state, cx, job));
     }
     if !job.notices.is_empty() {
-        ui.add_space(space::S);
         Card::new("Noticed").show(ui, |ui| {
             for notice in &job.notices {
                 notice_line(ui, notice);

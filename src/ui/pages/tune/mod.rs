@@ -10,20 +10,25 @@ mod screening;
 mod steps;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eframe::egui::Ui;
 
+use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
-use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::{Command, Outcome, TuneRequest};
-use crate::engine::report::{DryRun, TuneDocument};
+use crate::engine::report::DryRun;
 use crate::engine::{models, prepare, resume as unfinished};
 use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
-use crate::ui::state::{AppState, JobView};
+use crate::ui::pages::session::SessionView;
+use crate::ui::pages::settings;
+use crate::ui::state::{AppState, JobView, Page};
 use crate::ui::widgets::Loadable;
 
+pub use goal::LIMITS;
+pub use result::serving;
 pub use steps::Step;
 
 /// The wizard's own state.
@@ -64,7 +69,7 @@ pub struct State {
     /// The request of the job running, for going on with it.
     running: Option<TuneRequest>,
     /// The result, in full.
-    result: Loadable<(TuneDocument, Evidence)>,
+    result: Loadable<Arc<SessionView>>,
     /// The newest search, where it was broken off, and its model.
     broken_off: Option<(SessionLine, PathBuf)>,
 }
@@ -95,6 +100,19 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// Takes what the settings propose.
+    pub fn begin_with(&mut self, settings: &AppSettings) {
+        self.limit_minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
+    }
+
+    /// What would be tried must be asked again.
+    pub fn forget_plan(&mut self) {
+        self.plan = Loadable::Unasked;
+        self.planned = None;
+    }
+}
+
 /// Begins a new tuning, unless one is running: `false` then.
 pub fn begin_anew(state: &mut AppState) -> bool {
     if state.job.as_ref().is_some_and(JobView::is_running) {
@@ -104,6 +122,7 @@ pub fn begin_anew(state: &mut AppState) -> bool {
     state.tune.goal = kept.goal;
     state.tune.path = kept.path;
     state.tune.broken_off = kept.broken_off;
+    state.tune.begin_with(&state.settings);
     state.job = None;
     true
 }
@@ -156,10 +175,11 @@ pub fn take_model(state: &mut AppState, link: &Link, path: &Path) {
     link.ask(
         Worker::System,
         move |ports| ports.models.inspect(&path).map_err(Into::into),
-        |state, _, read: Result<ModelInfo, _>| {
+        |state, link, read: Result<ModelInfo, _>| {
             if let Ok(model) = &read {
                 state.model = Some(model.clone());
                 state.settings.remember_model(model.path.clone());
+                settings::store(state, link);
                 state.tune.plan = Loadable::Unasked;
             }
             state.tune.inspected.answer(read);
@@ -197,6 +217,7 @@ fn request(state: &AppState) -> Option<TuneRequest> {
         processes: form.processes,
         time_limit_secs: (form.limit_minutes > 0).then(|| f64::from(form.limit_minutes) * 60.0),
         depth: form.depth,
+        memory_reserve: Some(state.settings.vram_reserve),
         save: false,
         ..TuneRequest::new(state.model.as_ref()?.path.clone())
     })
@@ -246,6 +267,39 @@ pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
     start(state, cx, request);
 }
 
+/// Goes on with a session chosen in the history.
+pub fn go_on(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf, goal: Goal) {
+    state.tune.goal = goal;
+    state.tune.running = None;
+    take_model(state, cx.link, &model);
+    resume(state, cx, session, model);
+    cx.go(Page::Tune);
+}
+
+/// Begins a tuning of this model for this goal, at the choice of what may change.
+pub fn measure_again(link: &Link, model: PathBuf, goal: Goal) {
+    link.ask(
+        Worker::System,
+        move |ports| ports.models.inspect(&model),
+        move |state, _, read| match read {
+            Ok(_) if state.job.as_ref().is_some_and(JobView::is_running) => {
+                state.complain("A measurement is running: begin another when it has ended");
+            }
+            Ok(model) => {
+                begin_anew(state);
+                state.tune.path = model.path.display().to_string();
+                state.tune.goal = goal;
+                state.tune.inspected = Loadable::Ready(model.clone());
+                state.settings.remember_model(model.path.clone());
+                state.model = Some(model);
+                state.tune.step = Step::Goal;
+                state.page = Page::Tune;
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
+}
+
 /// A measuring job has ended: its result is read back from the store, where it is kept.
 pub fn ended(state: &mut AppState, link: &Link) {
     let Some(job) = &state.job else { return };
@@ -262,13 +316,7 @@ fn read_back(state: &mut AppState, link: &Link, session: i64) {
     state.tune.result.ask();
     link.ask(
         Worker::Store,
-        move |ports| {
-            let evidence = evidence(session, ports)?;
-            let result = evidence.session.end.as_ref().map(|end| end.result.clone());
-            let document: TuneDocument =
-                serde_json::from_value(result.unwrap_or_default()).unwrap_or_default();
-            Ok((document, evidence))
-        },
+        move |ports| SessionView::load(session, ports).map(Arc::new),
         |state, _, result| state.tune.result.answer(result),
     );
 }

@@ -52,7 +52,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => found(ui, state, cx, height),
             _ => {
                 chosen(ui, state, cx);
-                ui.add_space(space::S);
                 make(ui, state, cx);
             }
         },

@@ -5,11 +5,11 @@ use eframe::egui::Ui;
 use crate::domain::text::{clean, shell_command};
 use crate::domain::types::Profile;
 use crate::engine::message::{Command, JobError};
-use crate::engine::report::TuneDocument;
 use crate::engine::run::{RunRequest, prepare};
 use crate::engine::tune::save_profile;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
+use crate::ui::pages::session::SessionView;
 use crate::ui::pages::{history, session};
 use crate::ui::state::{AppState, Page};
 use crate::ui::theme::icons::Icon;
@@ -20,7 +20,7 @@ use super::{Step, begin_anew, steps};
 
 /// Draws the step.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
-    let Some((document, evidence)) = state.tune.result.value().cloned() else {
+    let Some(view) = state.tune.result.value().cloned() else {
         page_header(ui, "Result", "", |_| {});
         match state.tune.result.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
@@ -30,23 +30,24 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     };
-    page_header(ui, &document.sentence(), &document.judgement(), |ui| {
-        actions(ui, state, cx, &document)
-    });
+    let under = if view.title == view.headline {
+        view.judgement.clone()
+    } else {
+        format!("{} · {}", view.headline, view.judgement)
+    };
+    page_header(ui, &view.title, &under, |ui| actions(ui, state, cx, &view));
     if let Some(step) = steps::line(ui, Step::Result, |step| step >= Step::Screening) {
         state.tune.step = step;
         state.tune.looking_at = Some(step);
     }
     serving(ui, state, cx);
-    session::show(ui, &evidence, &state.settings);
+    session::show(ui, &view, state, cx);
 }
 
-fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, document: &TuneDocument) {
-    let Some(session) = document.session else {
-        return;
-    };
-    let saved = document.profile.is_some();
-    if document.saveable && !saved {
+fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
+    let session = view.id;
+    let saved = view.profile.is_some();
+    if view.saveable && !saved {
         let save = Press::new("Save profile").icon(Icon::Save).primary();
         if ui.add(save).clicked() {
             save_winner(cx.link, session);

@@ -7,6 +7,7 @@ use eframe::egui::Ui;
 use crate::chart::{Kind, Ranking, RankingRow as Row};
 use crate::domain::text::{clean, quantity, settings_words};
 use crate::domain::types::{Settings, Stage};
+use crate::report::figures::metric_title;
 use crate::ui::charts;
 use crate::ui::state::{JobView, StoredLine};
 use crate::ui::widgets::{Card, muted};
@@ -19,7 +20,7 @@ pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
         "{} · higher is better · every dot is one repetition",
         clean(&label)
     );
-    let title = format!("{}, {unit}", title(&label));
+    let title = format!("{}, {unit}", metric_title(&label));
     Card::new(&title)
         .caption(caption)
         .min_height(height)
@@ -31,17 +32,6 @@ pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
             }
             charts::with_table(ui, "screening", |width| ranking.scene(width));
         });
-}
-
-/// What a metric's label means.
-pub fn title(label: &str) -> &'static str {
-    if label.starts_with("tg") {
-        "Generation"
-    } else if label.starts_with("pp") {
-        "Prompt"
-    } else {
-        "Requests"
-    }
 }
 
 /// Runs of screening, by settings.

@@ -10,7 +10,7 @@ const HEADER: &str =
     "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome";
 
 /// Every sample of a session's runs. A run without samples has one line with its outcome: nothing is left out.
-pub fn samples(session: i64, runs: &[StoredRun]) -> String {
+pub(super) fn samples(session: i64, runs: &[StoredRun]) -> String {
     let mut text = format!("{HEADER}\n");
     for run in runs {
         let head = head(session, run);
@@ -86,14 +86,52 @@ fn field(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::session::tests::evidence;
     use super::*;
+    use crate::domain::types::{
+        Failure, FailureClass, PlannedRun, RawOutput, Run, Settings, Side, TestSpec, Timestamp,
+    };
+
+    fn stored(id: i64, seq: u32, side: Option<Side>, outcome: RunOutcome) -> StoredRun {
+        StoredRun {
+            id,
+            seq,
+            planned: PlannedRun {
+                stage: side.map_or(Stage::Screening, |_| Stage::Confirmation),
+                side,
+                settings: Settings::stock().with("graphics-queue", "on"),
+                repetitions: 2,
+                early_stop: None,
+                log_buffers: false,
+                purpose: String::new(),
+            },
+            run: Run {
+                started_at: Timestamp(0),
+                wall_secs: 12.0,
+                outcome,
+                buffers: vec![],
+                raw: RawOutput::default(),
+            },
+        }
+    }
 
     #[test]
     fn each_sample_is_a_line_and_a_failed_run_is_one_too() {
-        let evidence = evidence();
+        let tests = vec![TestSamples {
+            test: TestSpec::generation(128),
+            // 128 tokens in 4 s and in 3.2 s: 32 and 40 tokens per second.
+            samples_ns: vec![4_000_000_000, 3_200_000_000],
+            record: serde_json::Value::Null,
+        }];
+        let failed = RunOutcome::Failed {
+            failure: Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed"),
+            salvaged: vec![],
+        };
+        let runs = [
+            stored(31, 0, Some(Side::B), RunOutcome::Valid { tests }),
+            stored(32, 1, None, failed),
+        ];
         assert_eq!(
-            samples(5, &evidence.runs),
+            samples(5, &runs),
             "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome\n\
              5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid\n\
              5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid\n\

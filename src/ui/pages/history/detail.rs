@@ -1,0 +1,197 @@
+//! One session: its verdict, what can be done with it, its evidence.
+
+use std::sync::Arc;
+
+use eframe::egui::{Align, Layout, Popup, Ui, vec2};
+
+use crate::domain::text::{clean, moment};
+use crate::domain::types::Profile;
+use crate::engine::message::{Command, JobError};
+use crate::engine::profiles::Standing;
+use crate::engine::run::RunRequest;
+use crate::engine::tune::save_profile;
+use crate::ports::SessionKind;
+use crate::report::Format;
+use crate::ui::app::{Cx, Order};
+use crate::ui::link::{Link, Worker};
+use crate::ui::pages::session::{self, SessionView};
+use crate::ui::pages::tune;
+use crate::ui::state::{AppState, JobView};
+use crate::ui::theme::icons::Icon;
+use crate::ui::theme::space;
+use crate::ui::widgets::{
+    Card, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
+};
+
+use super::{export, refresh, set_deleted};
+
+/// Draws it; `alone` where it has the page for itself.
+pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool) {
+    let mut leave = false;
+    let view = state
+        .history
+        .view
+        .value()
+        .filter(|view| view.id == id)
+        .cloned();
+    let title = view
+        .as_ref()
+        .map_or_else(|| format!("Session {id}"), |v| v.headline.clone());
+    let under = view
+        .as_ref()
+        .map_or_else(String::new, |v| v.judgement.clone());
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = space::XS;
+        heading(ui, title);
+        if !under.is_empty() {
+            muted(ui, under);
+        }
+    });
+    let row = vec2(ui.available_width(), space::CONTROL);
+    let middle = Layout::left_to_right(Align::Center);
+    ui.allocate_ui_with_layout(row, middle, |ui| {
+        if let Some(view) = &view {
+            if let Some(verdict) = view.verdict {
+                verdict_badge(ui, verdict);
+            }
+            muted(ui, facts(view));
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let (words, icon) = if alone {
+                ("Back to the history", Icon::Left)
+            } else {
+                ("Close the session", Icon::Close)
+            };
+            leave = ui.add(Press::new(words).icon(icon).quiet()).clicked();
+        });
+    });
+    if leave {
+        state.history.open(None);
+        return;
+    }
+    let Some(view) = view else {
+        match state.history.view.error() {
+            Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
+            None => Card::bare().show(ui, |ui| loading_note(ui, "Reading every run")),
+        }
+        return;
+    };
+    ui.horizontal_wrapped(|ui| actions(ui, state, cx, &view));
+    tune::serving(ui, state, cx);
+    if let Some((_, command)) = &view.profile {
+        Card::new("Profile").show(ui, |ui| {
+            code(ui, clean(command));
+            caption(ui, "What flux run and Run server start");
+        });
+    }
+    session::show(ui, &view, state, cx);
+}
+
+fn facts(view: &SessionView) -> String {
+    let kind = match view.kind {
+        SessionKind::Tune => "tune",
+        SessionKind::Ab => "ab",
+    };
+    format!(
+        "Session {}: {kind} for {} · {}",
+        view.id,
+        view.goal,
+        moment(view.started_at)
+    )
+}
+
+fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionView>) {
+    let runs_now = state.job.as_ref().is_some_and(JobView::is_running);
+    let is_this = state
+        .job
+        .as_ref()
+        .is_some_and(|job| job.session == Some(view.id));
+    let busy = runs_now.then_some("A measurement is running");
+    if view.can_resume && !(runs_now && is_this) {
+        let go_on = Press::new("Go on").icon(Icon::Play).primary().unless(busy);
+        if ui.add(go_on).clicked() {
+            tune::go_on(state, cx, view.id, view.model_path.clone(), view.goal);
+        }
+    }
+    if view.saveable
+        && ui
+            .add(Press::new("Save profile").icon(Icon::Save).primary())
+            .clicked()
+    {
+        save(cx.link, view.id);
+    }
+    if let Some((profile, command)) = &view.profile {
+        if state.history.standing(*profile) == Some(&Standing::Current) {
+            let serve = Press::new("Run server")
+                .icon(Icon::Server)
+                .primary()
+                .unless(busy);
+            if ui.add(serve).clicked() {
+                cx.order(Order::Start(serve_command(view)));
+            }
+        }
+        if ui
+            .add(Press::new("Copy command").icon(Icon::Copy))
+            .clicked()
+        {
+            ui.ctx().copy_text(command.clone());
+            state.say("The command is in the clipboard");
+        }
+    }
+    export_menu(ui, cx.link, view.id);
+    if view.kind == SessionKind::Tune
+        && ui
+            .add(Press::new("Measure again").icon(Icon::Again).unless(busy))
+            .clicked()
+    {
+        tune::measure_again(cx.link, view.model_path.clone(), view.goal);
+    }
+    let measured = (runs_now && is_this).then_some("It is being measured");
+    if ui
+        .add(
+            Press::new("Delete")
+                .icon(Icon::Delete)
+                .quiet()
+                .unless(measured),
+        )
+        .clicked()
+    {
+        set_deleted(state, cx.link, view.id, true);
+    }
+}
+
+fn serve_command(view: &SessionView) -> Command {
+    Command::Serve(RunRequest {
+        model: view.model_path.clone(),
+        runtime: None,
+        goal: Some(view.goal),
+        stale_ok: false,
+        extra: Vec::new(),
+    })
+}
+
+/// The forms a session can be written in.
+fn export_menu(ui: &mut Ui, link: &Link, session: i64) {
+    let button = ui.add(Press::new("Export").icon(Icon::Report));
+    Popup::menu(&button).show(|ui| {
+        for format in Format::ALL {
+            if ui.button(format!("{}…", format.words())).clicked() {
+                export(link, session, format);
+            }
+        }
+    });
+}
+
+fn save(link: &Link, session: i64) {
+    link.ask(
+        Worker::Store,
+        move |ports| save_profile(session, ports),
+        |state, link, saved: Result<Profile, JobError>| match saved {
+            Ok(profile) => {
+                state.say(format!("Saved as profile {}", profile.id));
+                refresh(state, link);
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
+}

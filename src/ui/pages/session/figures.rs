@@ -1,0 +1,82 @@
+//! The left column: what changed, in what order it was measured, every run, the ranking.
+
+use eframe::egui::Ui;
+
+use crate::domain::text::capitalised;
+use crate::report::figures::{ConfirmationFigures, StripFigure};
+use crate::ui::charts;
+use crate::ui::widgets::{Card, caption, label};
+
+use super::SessionView;
+
+/// The cards.
+pub fn cards(ui: &mut Ui, view: &SessionView) {
+    for (at, confirmation) in view.confirmations.iter().enumerate() {
+        // A session of several finalists: the one the verdict is of stands first, the others say whom they are about.
+        let of = (at > 0).then_some(confirmation.title.as_str());
+        judged(ui, view, confirmation, of, at);
+    }
+    if let Some(open) = &view.open {
+        strip(ui, view, "Confirmation, not judged yet", open, "open");
+    }
+    if let Some(screening) = &view.screening {
+        Card::new("Screening")
+            .caption(&screening.caption)
+            .show(ui, |ui| {
+                charts::kept(ui, "screening", view.version, |width| {
+                    screening.ranking.scene(width)
+                });
+            });
+    }
+}
+
+fn judged(
+    ui: &mut Ui,
+    view: &SessionView,
+    confirmation: &ConfirmationFigures,
+    of: Option<&str>,
+    at: usize,
+) {
+    let title = of.map_or_else(
+        || format!("Change against {}", confirmation.baseline),
+        str::to_owned,
+    );
+    let effect = confirmation.hedges_g.map_or_else(String::new, |g| {
+        format!(" · Hedges’ g {g:.1}").replace('-', "−")
+    });
+    let band = format!("band ±1 %: below it nothing is kept{effect}");
+    Card::new(&title).caption(band).show(ui, |ui| {
+        match &confirmation.intervals {
+            Some(intervals) => {
+                let id = format!("intervals {at}");
+                charts::kept(ui, &id, view.version, |width| intervals.scene(width));
+            }
+            None => drop(label(ui, &confirmation.reason)),
+        }
+        if of.is_some() && confirmation.intervals.is_some() {
+            let verdict = confirmation.verdict.map_or_else(String::new, |v| {
+                format!("{}: ", capitalised(&v.to_string()))
+            });
+            caption(ui, format!("{verdict}{}", confirmation.reason));
+        }
+    });
+    if let Some(figure) = &confirmation.strip {
+        let id = format!("strip {at}");
+        strip(ui, view, "Confirmation, in the order it ran", figure, &id);
+    }
+    for samples in &confirmation.samples {
+        Card::new(&format!("Every run, {}", samples.label))
+            .caption(&samples.caption)
+            .show(ui, |ui| {
+                let id = format!("samples {at} {}", samples.label);
+                charts::kept(ui, &id, view.version, |width| samples.samples.scene(width));
+            });
+    }
+}
+
+fn strip(ui: &mut Ui, view: &SessionView, title: &str, figure: &StripFigure, id: &str) {
+    Card::new(title).show(ui, |ui| {
+        charts::kept(ui, id, view.version, |width| figure.strip.scene(width));
+        caption(ui, &figure.caption);
+    });
+}
