@@ -23,14 +23,18 @@ mod scripted_engine;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use app::Stage;
+use eframe::egui::RequestRepaintInfo;
 use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
 use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
 use flux::store::{Access, SqliteStore};
 use flux::ui::Message;
+use flux::wiring::{self, Options};
+use flux_cli::Bed;
 use long_history::Size;
 use screen::{Screen, Window};
 use scripted_engine::{Answer, Desk, Gate};
@@ -47,6 +51,8 @@ const FRAMES: usize = 300;
 /// The ranking's size.
 const CANDIDATES: u32 = 200;
 const REPETITIONS: u32 = 20;
+/// How long a tuning is watched.
+const MEASURING: Duration = Duration::from_secs(10);
 /// How long the idle window is watched.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -69,6 +75,7 @@ fn main() {
         "", "median", "p99", "bound", "ratio"
     );
     pages();
+    repaints();
     match Screen::open() {
         Some(screen) => window(&screen),
         None => println!("start, memory and idle need a screen"),
@@ -117,11 +124,11 @@ fn pages() {
     frames("Tune, result", &mut stage);
 }
 
-/// Logic, pages and tessellation, without a GPU.
+/// Logic, pages and tessellation, without a GPU; by the clock on the wall, which is never less than the work.
 fn frames(what: &str, stage: &mut Stage) {
     let mut ms: Vec<f64> = (0..FRAMES)
         .map(|_| {
-            let begun = cpu_secs(Path::new("/proc/thread-self/schedstat"));
+            let begun = Instant::now();
             stage.harness.run_steps(1);
             let output = stage.harness.output();
             let meshes = stage
@@ -129,7 +136,7 @@ fn frames(what: &str, stage: &mut Stage) {
                 .ctx
                 .tessellate(output.shapes.clone(), output.pixels_per_point);
             std::hint::black_box(meshes);
-            (cpu_secs(Path::new("/proc/thread-self/schedstat")) - begun) * 1e3
+            begun.elapsed().as_secs_f64() * 1e3
         })
         .collect();
     ms.sort_by(f64::total_cmp);
@@ -230,6 +237,52 @@ fn confirm(stage: &mut Stage) {
         };
         tell(stage, stored(seq, run));
     }
+}
+
+/// A tuning of real processes, ten repetitions a second, drawn as a window's event loop would: when a frame is asked
+/// for, and when it is due.
+fn repaints() {
+    let bed = Bed::new("sleep_ms_per_rep = 100\n");
+    let options = Options {
+        data_dir: Some(bed.data.clone()),
+        machine: None,
+        access: Access::Look,
+        flux: Some(env!("CARGO_BIN_EXE_flux").into()),
+    };
+    let ports = wiring::open(&options).unwrap().ports;
+    let name = ports.runtimes.add(bed.fake.dir()).unwrap().name;
+    let mut stage = Stage::new(ports);
+    stage.click(&format!("Use llama.cpp {name}"));
+    stage.click("Tune");
+    stage.dialogs.answer(&bed.model);
+    stage.click("Choose a file…");
+    for button in ["Next", "Next", "Start measuring"] {
+        stage.click(button);
+    }
+    stage.until("1 of 3");
+    let (ask, asked) = channel();
+    let waker = move |info: RequestRepaintInfo| drop(ask.send(Instant::now() + info.delay));
+    stage.harness.ctx.set_request_repaint_callback(waker);
+    let (begun, mut frames, mut due) = (Instant::now(), 0_u32, None::<Instant>);
+    while begun.elapsed() < MEASURING {
+        let wait = due.map_or(MEASURING, |at| at.saturating_duration_since(Instant::now()));
+        if let Ok(at) = asked.recv_timeout(wait) {
+            due = Some(due.map_or(at, |before| before.min(at)));
+        } else {
+            due = None;
+            frames += 1;
+            stage.harness.run_steps(1);
+        }
+    }
+    assert!(stage.is_measuring());
+    let rate = f64::from(frames) / MEASURING.as_secs_f64();
+    row(
+        "frames a second, measuring",
+        None,
+        rate,
+        FRAMES_PER_SEC,
+        "/s",
+    );
 }
 
 /// The real window over the same history.
