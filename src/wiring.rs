@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::SettingsFile;
+use crate::config::{SettingsFile, SpaceFile};
 use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
@@ -57,7 +57,9 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         None => default_data_dir()?,
     };
     let store = SqliteStore::open(&data_dir, options.access)?;
-    let notices = store.opened().notices.clone();
+    let mut notices = store.opened().notices.clone();
+    let (space, space_notice) = SpaceFile::open(&data_dir);
+    notices.extend(space_notice);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
     let catalog = Catalog::new(&data_dir);
     let (probe, runtimes): (Arc<dyn MachineProbe>, Arc<dyn Runtimes>) = match &options.machine {
@@ -79,6 +81,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         telemetry: Arc::new(Sensors),
+        space: Arc::new(space),
         settings: Arc::new(SettingsFile::new(&data_dir)),
         clock,
         data_dir,

@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use flux::config::SettingsFile;
+use flux::config::{SettingsFile, SpaceFile};
+use flux::domain::search::SearchSpace;
 use flux::domain::settings::{AppSettings, MemoryUnits, RECENT_MODELS, Theme};
 use flux::domain::types::Bytes;
-use flux::ports::{NoticeLevel, SettingsStore as _};
+use flux::ports::{NoticeLevel, SearchSpaces as _, SettingsStore as _};
 use tempfile::TempDir;
 
 struct Folder(TempDir);
@@ -187,4 +188,89 @@ fn the_ten_models_used_last_are_remembered() {
     assert_eq!(settings.recent_models.len(), RECENT_MODELS);
     let expected: Vec<PathBuf> = [5, 11, 10, 9, 8, 7, 6, 4, 3, 2].map(model).to_vec();
     assert_eq!(settings.recent_models, expected);
+}
+
+/// A space of one dimension.
+fn space(value: &str) -> String {
+    format!(
+        "[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"{value}\"\n\
+         env = {{ GGML_X = \"1\" }}\n"
+    )
+}
+
+fn dimensions(file: &SpaceFile) -> Vec<String> {
+    let current = file.current();
+    current.dimensions().iter().map(|d| d.id.clone()).collect()
+}
+
+#[test]
+fn a_search_space_of_one_s_own_is_checked_copied_and_taken_back() {
+    let folder = Folder::new();
+    let (file, notice) = SpaceFile::open(folder.0.path());
+    assert_eq!((notice, file.own_file()), (None, None));
+    assert_eq!(*file.current(), SearchSpace::default());
+
+    let mine = folder.0.path().join("mine.toml");
+    fs::write(&mine, space("on")).unwrap();
+    file.install(&mine).unwrap();
+    assert_eq!(dimensions(&file), ["x"]);
+    let path = folder.0.path().join("search-space.toml");
+    assert_eq!(file.own_file(), Some(path.clone()));
+    fs::remove_file(&mine).unwrap();
+    let (again, notice) = SpaceFile::open(folder.0.path());
+    assert_eq!((notice, dimensions(&again)), (None, vec!["x".to_owned()]));
+
+    // What breaks a rule changes nothing.
+    fs::write(&mine, space("on").replace("GGML_X", "PATH")).unwrap();
+    let error = file.install(&mine).unwrap_err();
+    assert_eq!(
+        error.headline,
+        format!(
+            "the search space is wrong at x=on: PATH is no GGML_ variable: {}",
+            mine.display()
+        )
+    );
+    let missing = file.install(&folder.0.path().join("none")).unwrap_err();
+    assert!(missing.headline.starts_with("there is no such file: "));
+    assert_eq!(dimensions(&file), ["x"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), space("on"));
+
+    file.reset().unwrap();
+    file.reset().unwrap();
+    assert_eq!((*file.current()).clone(), SearchSpace::default());
+    assert!(!path.exists() && file.own_file().is_none());
+}
+
+#[test]
+fn a_search_space_that_cannot_be_used_is_said_and_left_alone() {
+    for (bytes, why) in [
+        (
+            space("a b").into_bytes(),
+            "the search space is wrong at x=a b: a value's id is plain and used once; ",
+        ),
+        (
+            b"dimension = 1".to_vec(),
+            "the search space cannot be read: ",
+        ),
+        (b"\xff".to_vec(), "the search space cannot be read: "),
+    ] {
+        let folder = Folder::new();
+        let path = folder.0.path().join("search-space.toml");
+        fs::write(&path, &bytes).unwrap();
+        let (file, notice) = SpaceFile::open(folder.0.path());
+        let notice = notice.unwrap();
+        assert_eq!(notice.level, NoticeLevel::Warning);
+        assert!(notice.text.starts_with(why), "{}", notice.text);
+        let end = format!(
+            "; the search space that ships with Flux is used instead of {}",
+            path.display()
+        );
+        assert!(
+            notice.text.ends_with(&end) && !notice.text.contains('\n'),
+            "{}",
+            notice.text
+        );
+        assert_eq!((*file.current()).clone(), SearchSpace::default());
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
 }

@@ -78,7 +78,7 @@ fn the_papers_card_is_offered_what_it_can_do() {
     );
     assert_eq!(
         reason(&offer, "kv-cache"),
-        "reduces precision: allow it with --allow-kv-quant"
+        "reduces precision, which this search does not allow"
     );
     assert_eq!(reason(&offer, "threads"), "the CPU computes nothing here");
     assert_eq!(

@@ -37,36 +37,72 @@ const TOP: f32 = 8.0;
 const FOOT: f32 = 30.0;
 /// Half a tick label.
 const SIDE: f32 = 24.0;
-const GAP: f32 = 10.0;
+const GAP: f32 = 12.0;
 const DOT: f32 = 4.0;
+/// A plot narrower than this says nothing: then labels stand above.
+const LEAST_PLOT: f32 = 200.0;
+
+/// Where words and plot stand.
+struct Layout {
+    /// Labels have a column at the left; else a line of their own.
+    beside: bool,
+    /// Width of the labels.
+    labels: f32,
+    /// Left and right edge of the plot.
+    plot: [f32; 2],
+    pitch: f32,
+}
+
+impl Layout {
+    fn of(rows: &[Row], width: f32) -> Self {
+        let widest = |text: fn(&Row) -> &str| {
+            let each = rows.iter().map(|row| text_width_estimate(text(row), BODY));
+            each.fold(0.0, f32::max)
+        };
+        let (labels, changes) = (widest(|row| &row.label), widest(|row| &row.change));
+        let right = width - changes - GAP;
+        let beside = right - labels - GAP >= LEAST_PLOT;
+        Self {
+            beside,
+            labels: if beside { labels } else { right },
+            plot: [if beside { labels + GAP } else { 0.0 }, right],
+            pitch: if beside { PITCH } else { TALL_PITCH },
+        }
+    }
+
+    /// The middle of a row's mark.
+    fn y(&self, row: usize) -> f32 {
+        let top = TOP + self.pitch * row as f32;
+        if self.beside {
+            top + PITCH / 2.0
+        } else {
+            top + 32.0
+        }
+    }
+}
 
 impl Intervals {
-    /// The chart.
+    /// The chart: names at the left, changes at the right, nothing written across a mark.
     pub fn scene(&self, width: f32) -> Scene {
         let width = usable(width);
-        let axis = self.axis(width);
-        let all_fit = self
-            .rows
-            .iter()
-            .all(|row| beside(row, &axis, width).is_some());
-        let pitch = if all_fit { PITCH } else { TALL_PITCH };
-        let bottom = TOP + pitch * self.rows.len() as f32;
+        let layout = Layout::of(&self.rows, width);
+        let axis = self.axis(layout.plot);
+        let bottom = TOP + layout.pitch * self.rows.len() as f32;
         let mut scene = Scene::new(width, bottom + FOOT);
         band(&mut scene, &axis, bottom);
         for (i, row) in self.rows.iter().enumerate() {
-            let top = TOP + pitch * i as f32;
-            let y = if all_fit {
-                top + pitch / 2.0
-            } else {
-                top + 32.0
-            };
+            let y = layout.y(i);
             mark(&mut scene, &axis, row, y);
-            let text = label(row);
-            let words = body(&text, Role::Text);
-            match beside(row, &axis, width).filter(|_| all_fit) {
-                Some((x, anchor)) => scene.text(Point { x, y }, anchor, words),
-                None => above(&mut scene, &axis, row, top + 12.0, words),
-            }
+            let above = if layout.beside { y } else { y - 20.0 };
+            let start = Point { x: 0.0, y: above };
+            scene.label(
+                start,
+                Anchor::Start,
+                layout.labels,
+                body(&row.label, Role::Muted),
+            );
+            let end = Point { x: width, y };
+            scene.text(end, Anchor::End, body(&row.change, row.role));
         }
         axis.write(&mut scene, bottom + 16.0, percent);
         scene.summary = self.summary();
@@ -75,10 +111,10 @@ impl Intervals {
     }
 
     /// Every interval, zero and the band.
-    fn axis(&self, width: f32) -> Axis {
+    fn axis(&self, [left, right]: [f32; 2]) -> Axis {
         let ends = self.rows.iter().flat_map(ends);
         let band = [-MIN_EFFECT_PCT, MIN_EFFECT_PCT];
-        Axis::around(ends.chain(band), SIDE, width - SIDE)
+        Axis::around(ends.chain(band), left + SIDE, right - SIDE)
     }
 
     fn summary(&self) -> String {
@@ -183,40 +219,6 @@ fn mark(scene: &mut Scene, axis: &Axis, row: &Row, y: f32) {
     }
 }
 
-/// Left and right end of what is painted; the zero line where there is nothing.
-fn extent(row: &Row, axis: &Axis) -> [f32; 2] {
-    let finite = || ends(row).filter(|v| v.is_finite());
-    let (lo, hi) = (
-        finite().fold(f64::INFINITY, f64::min),
-        finite().fold(f64::NEG_INFINITY, f64::max),
-    );
-    if lo > hi {
-        return [axis.at(0.0); 2];
-    }
-    [axis.at(lo) - DOT, axis.at(hi) + DOT]
-}
-
-/// Where a label fits beside its interval: right of it, else left.
-fn beside(row: &Row, axis: &Axis, width: f32) -> Option<(f32, Anchor)> {
-    let wide = text_width_estimate(&label(row), BODY);
-    let [left, right] = extent(row, axis);
-    if right + GAP + wide <= width {
-        Some((right + GAP, Anchor::Start))
-    } else if wide + GAP <= left {
-        Some((left - GAP, Anchor::End))
-    } else {
-        None
-    }
-}
-
-/// The label over its interval, kept inside of the scene.
-fn above(scene: &mut Scene, axis: &Axis, row: &Row, y: f32, words: super::scene::Words) {
-    let half = text_width_estimate(words.text, BODY).min(scene.width) / 2.0;
-    let [left, right] = extent(row, axis);
-    let x = f32::midpoint(left, right).clamp(half, (scene.width - half).max(half));
-    scene.label(Point { x, y }, Anchor::Middle, scene.width, words);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,39 +259,36 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_where_there_is_room_and_the_axis_is_in_percent() {
-        // 448 points minus 24 on either side: 400 for −3.792 … 71.592, 5.3062 points a percent; zero at 44.121.
-        let scene = small().scene(448.0);
+    fn names_stand_left_changes_right_and_the_axis_between_is_in_percent() {
+        // The columns are as wide as their widest text is estimated.
+        let scene = small().scene(600.0);
         let texts = texts(&scene);
-        // Generation: left of 67.9, which is at 404.41, by the dot of 4 and the gap of 10.
-        assert_eq!(texts[0].0, "Generation +68.3 %");
-        assert!((texts[0].1 - 390.41).abs() < 0.02, "{texts:?}");
-        assert_eq!((texts[0].2, texts[0].3), (25.0, Anchor::End));
-        // Prompt: right of 8, which is at 86.57.
-        assert_eq!(texts[1].0, "Prompt +5.8 %");
-        assert!((texts[1].1 - 100.57).abs() < 0.02, "{texts:?}");
-        let ticks: Vec<&str> = texts[2..].iter().map(|t| t.0).collect();
+        assert_eq!(texts[0], ("Generation", 0.0, 25.0, Anchor::Start));
+        assert_eq!(texts[1], ("+68.3 %", 600.0, 25.0, Anchor::End));
+        assert_eq!(texts[2], ("Prompt", 0.0, 59.0, Anchor::Start));
+        assert_eq!(texts[3], ("+5.8 %", 600.0, 59.0, Anchor::End));
+        let ticks: Vec<&str> = texts[4..].iter().map(|t| t.0).collect();
         assert_eq!(ticks, ["0 %", "+20 %", "+40 %", "+60 %"]);
+        let labels = text_width_estimate("Generation", BODY);
+        let changes = text_width_estimate("+68.3 %", BODY);
+        // −1 … 68.8 and 4 % of that on either side, between the columns less half a tick label.
+        let (left, right) = (labels + 12.0 + 24.0, 600.0 - changes - 12.0 - 24.0);
+        let margin = 0.04 * 69.8;
+        let at = |v: f32| left + (right - left) * (v + 1.0 + margin) / (69.8 + 2.0 * margin);
         let Mark::Rect { x, w, .. } = scene.items[0].mark else {
             panic!("the band comes first")
         };
-        assert!(
-            (x - 38.815).abs() < 0.02 && (w - 10.612).abs() < 0.02,
-            "{x} {w}"
-        );
+        assert!((x - at(-1.0)).abs() < 0.05 && (w - (at(1.0) - at(-1.0))).abs() < 0.05);
     }
 
     #[test]
-    fn a_label_without_room_stands_above_its_interval() {
-        let wide = row(
-            "Generation with a long name",
-            "+5 %",
-            5.0,
-            Some([-80.0, 90.0]),
-        );
+    fn where_it_is_narrow_a_name_stands_above_its_interval() {
+        let name = "Generation with a long name";
+        let wide = row(name, "+5 %", 5.0, Some([-80.0, 90.0]));
         let scene = Intervals { rows: vec![wide] }.scene(320.0);
         let texts = texts(&scene);
-        assert_eq!((texts[0].2, texts[0].3), (20.0, Anchor::Middle));
+        assert_eq!(texts[0], (name, 0.0, 20.0, Anchor::Start));
+        assert_eq!(texts[1], ("+5 %", 320.0, 40.0, Anchor::End));
         assert!((scene.height - (8.0 + 46.0 + 30.0)).abs() < 1e-3);
     }
 

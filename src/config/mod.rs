@@ -2,11 +2,13 @@
 //! set aside or left alone, and never keeps Flux from starting.
 
 mod settings;
+mod space;
 
 use std::io::{self, Write as _};
 use std::path::Path;
 
 pub use settings::SettingsFile;
+pub use space::SpaceFile;
 
 /// Writes a file whole or not at all.
 fn write(path: &Path, text: &str) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::search::{Ab, AbOutcome, AbPlan, SearchSpace, plan};
+use crate::domain::search::{Ab, AbOutcome, AbPlan, plan};
 use crate::domain::types::{Runtime, Settings};
 use crate::ports::SessionKind;
 
@@ -26,6 +26,8 @@ struct Arm {
 struct AbConfig {
     request: AbRequest,
     plan: AbPlan,
+    /// Digest of what the arms' settings mean.
+    space: String,
 }
 
 /// Confirms arm B against arm A.
@@ -43,9 +45,12 @@ pub fn perform(
     let place = workplace(request, a.runtime.as_ref(), ports)?;
     let other = other_runtime(request, &a, &b, ports)?;
     let plan = planned(request, &a, &b)?;
+    let settings = plan.a.0.iter().chain(&plan.b.0);
+    let space = place.space.digest(settings.map(|(d, v)| (&**d, &**v)));
     let config = super::install::to_json(&AbConfig {
         request: request.clone(),
         plan: plan.clone(),
+        space: space.map_err(|e| JobError::new(USAGE, e.to_string()))?,
     })?;
     let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
     let mut bench = Bench::new(ports, &place, &plan.objective, session);
@@ -146,7 +151,9 @@ fn other_runtime(
 /// Settings where the text is `stock` or has a `=`, else a build's name or folder.
 fn arm(text: &str, ports: &Ports) -> Result<Arm, JobError> {
     if text == "stock" || text.contains('=') {
-        let settings = SearchSpace::default()
+        let settings = ports
+            .space
+            .current()
             .parse_settings(text)
             .map_err(|e| JobError::new(USAGE, e.to_string()))?;
         return Ok(Arm {

@@ -1,11 +1,14 @@
 //! Jobs that bring something onto the machine: a llama.cpp build, a synthetic model.
 
+use std::fs;
+
 use crate::domain::types::Backend;
 use crate::ports::{PortError, SynthRequest};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::JobError;
+use super::models::models_dir;
 
 /// Steps of an installation are shown in thousandths: it has no natural count.
 const INSTALL_TOTAL: u64 = 1000;
@@ -41,6 +44,16 @@ pub fn synthesise(
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
     context.started("synth", None, Vec::new(), None);
+    let own_dir = models_dir(&ports.data_dir);
+    if request.output.parent() == Some(&own_dir) {
+        fs::create_dir_all(&own_dir).map_err(|e| {
+            let at = own_dir.display();
+            JobError::new(
+                "models",
+                format!("cannot make the folder for models: {e}: {at}"),
+            )
+        })?;
+    }
     let cancel = context.cancel.clone();
     let model = ports
         .models

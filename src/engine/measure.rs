@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{
-    Driver, Method, Objective, Progress, Remark, SearchSpace, SettingsError, Step, Tool, TuneNote,
+    Driver, Method, Objective, Progress, Remark, SettingsError, Step, Tool, TuneNote,
 };
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
@@ -32,7 +32,6 @@ pub(super) struct Bench<'a> {
     pub run_secs: f64,
     /// The longest valid run of the session: what the next may be compared with.
     longest_secs: Option<f64>,
-    space: SearchSpace,
 }
 
 impl<'a> Bench<'a> {
@@ -51,7 +50,6 @@ impl<'a> Bench<'a> {
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
-            space: SearchSpace::default(),
         }
     }
 
@@ -174,6 +172,7 @@ impl<'a> Bench<'a> {
         };
         let wrong = |e: SettingsError| JobError::new("settings", e.to_string());
         let own = self
+            .place
             .space
             .launch(&planned.settings, Tool::Bench)
             .map_err(wrong)?;
@@ -183,7 +182,11 @@ impl<'a> Bench<'a> {
             tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
             launch: joined(&self.place.target, own),
-            expect: self.space.expectations(&planned.settings).map_err(wrong)?,
+            expect: self
+                .place
+                .space
+                .expectations(&planned.settings)
+                .map_err(wrong)?,
             gpu_required: self.place.target.backend != Backend::Cpu,
             time_limit_secs: time_limit_secs(
                 self.place.model.file_bytes.0,

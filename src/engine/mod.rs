@@ -30,8 +30,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, Servers, SettingsStore,
-    Store, Telemetry,
+    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
+    SettingsStore, Store, Telemetry,
 };
 
 use job::JobContext;
@@ -58,6 +58,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The machine's sensors.
     pub telemetry: Arc<dyn Telemetry>,
+    /// What may be set.
+    pub space: Arc<dyn SearchSpaces>,
     /// The owner's choices in the desktop app; no job reads them.
     pub settings: Arc<dyn SettingsStore>,
     /// Time.

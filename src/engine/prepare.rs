@@ -1,13 +1,14 @@
 //! From a request to everything a measuring job needs: machine, runtime, model, device, plan (paper sections 2.1–2.3).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint;
 use crate::domain::machine::{self, Gpu};
 use crate::domain::search::{
-    Capabilities, OfferRules, PlanInput, SearchSpace, Tool, TunePlan, plan,
+    Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::{
@@ -32,6 +33,8 @@ pub struct Workplace {
     pub model: ModelInfo,
     /// Device.
     pub target: Target,
+    /// What may be set.
+    pub space: Arc<SearchSpace>,
 }
 
 /// The device a job measures on.
@@ -56,6 +59,20 @@ pub struct TuneConfig {
     pub target: Target,
     /// What will be tried.
     pub plan: TunePlan,
+    /// Digest of what the plan's settings mean; `None` in sessions begun before it was kept.
+    #[serde(default)]
+    pub space: Option<String>,
+}
+
+impl TuneConfig {
+    /// Digest of what the settings on offer mean in `space`.
+    ///
+    /// # Errors
+    /// One of them is not in it.
+    pub fn digest_in(&self, space: &SearchSpace) -> Result<String, SettingsError> {
+        let dimensions = self.plan.offer.dimensions.iter();
+        space.digest(dimensions.flat_map(|d| d.values.iter().map(|v| (&*d.id, &*v.id))))
+    }
 }
 
 impl Workplace {
@@ -84,6 +101,7 @@ impl Workplace {
             runtime,
             model,
             target,
+            space: ports.space.current(),
         })
     }
 
@@ -139,7 +157,8 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         goal: request.goal,
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
-    let offer = SearchSpace::default()
+    let offer = place
+        .space
         .offer(&place.capabilities(), &rules)
         .map_err(|e| JobError::new(USAGE, e.to_string()))?;
     let plan = TunePlan::new(
@@ -159,11 +178,14 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         },
     )
     .map_err(|e| JobError::new(USAGE, e.to_string()))?;
-    let config = TuneConfig {
+    let mut config = TuneConfig {
         request: request.clone(),
         target: place.target.clone(),
         plan,
+        space: None,
     };
+    let digest = config.digest_in(&place.space);
+    config.space = Some(digest.map_err(|e| JobError::new("settings", e.to_string()))?);
     Ok((place, config))
 }
 
@@ -181,6 +203,8 @@ fn stale_settings(
     let newest = ports.store.profiles()?.into_iter().find(of_model);
     Ok(newest
         .filter(|p| p.fingerprint != place.fingerprint.hash)
+        // Another search space may not know them any more.
+        .filter(|p| place.space.launch(&p.settings, Tool::Bench).is_ok())
         .map(|p| p.settings))
 }
 
@@ -190,7 +214,7 @@ fn stale_settings(
 /// As [`tune`].
 pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError> {
     let (place, config) = tune(request, ports)?;
-    let space = SearchSpace::shipped();
+    let space = &place.space;
     let mut candidates = Vec::new();
     for dimension in &config.plan.offer.dimensions {
         for value in &dimension.values {
@@ -255,8 +279,8 @@ fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Opti
     if !same {
         return Ok(None);
     }
-    let runs = ports.store.runs(session)?;
-    let total: f64 = runs.iter().map(|r| r.run.wall_secs).sum();
+    let runs = ports.store.run_heads(session)?;
+    let total: f64 = runs.iter().map(|r| r.wall_secs).sum();
     Ok((!runs.is_empty()).then(|| total / runs.len() as f64))
 }
 

@@ -75,7 +75,7 @@ pub(super) fn tune_document(
     run_ids: &[i64],
     overhead: &Overhead,
 ) -> Result<TuneDocument, JobError> {
-    let space = SearchSpace::shipped();
+    let space = &*place.space;
     let candidates = outcome
         .candidates
         .iter()
@@ -112,7 +112,7 @@ pub(super) fn tune_document(
         verdict: outcome.verdict,
         reason: outcome.reason.clone(),
         stale_profile: outcome.stale.clone(),
-        profile: profile.map(|p| profile_document(p, outcome, run_ids)),
+        profile: profile.map(|p| profile_document(p, outcome, run_ids, space)),
         saveable: outcome.winner.is_some() && profile.is_none(),
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(*overhead),
@@ -124,8 +124,8 @@ pub(super) fn profile_document(
     profile: &Profile,
     outcome: &TuneOutcome,
     run_ids: &[i64],
+    space: &SearchSpace,
 ) -> ProfileDocument {
-    let space = SearchSpace::shipped();
     let described = profile.settings.0.keys();
     let descriptions = described.map(|d| space.describe(d).to_owned()).collect();
     ProfileDocument {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ports::{Session, SessionKind, SessionState};
+use crate::ports::{Session, SessionFilter, SessionKind, SessionLine, SessionState};
 
 use super::Ports;
 use super::message::{JobError, USAGE};
@@ -63,6 +63,28 @@ pub fn resumable(
         JobError::new(NOT_RESUMABLE, "no unfinished session to go on with")
             .hint("`flux history` lists every session"),
     )
+}
+
+/// The newest search, where it was broken off and can be gone on with: a line of the history and the model measured.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn broken_off(ports: &Ports) -> Result<Option<(SessionLine, PathBuf)>, JobError> {
+    let newest = SessionFilter {
+        kind: Some(SessionKind::Tune),
+        limit: 1,
+        ..SessionFilter::default()
+    };
+    let lines = ports.store.find_sessions(&newest)?.lines;
+    let Some(line) = lines.into_iter().next().filter(|line| !line.simulated) else {
+        return Ok(None);
+    };
+    match resumable(None, None, ports) {
+        Ok((model, session)) if session == line.id => Ok(Some((line, model))),
+        Ok(_) => Ok(None),
+        Err(error) if error.code == NOT_RESUMABLE => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a search without a result may still get one: it was killed or cancelled, or failed for want of a disk, not of

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint;
-use crate::domain::search::{Confirmation, SearchSpace, Tool};
+use crate::domain::search::{Confirmation, Tool};
 use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
     Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
@@ -165,7 +165,9 @@ fn without_profile(
         if settings.is_stock() {
             break;
         }
-        let launch = SearchSpace::default()
+        let launch = ports
+            .space
+            .current()
             .launch(&settings, Tool::Server)
             .map_err(|e| JobError::new("settings", e.to_string()))?;
         let text = format!(
@@ -246,7 +248,7 @@ fn stale(
 }
 
 fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobError> {
-    let space = SearchSpace::default();
+    let space = ports.space.current();
     let verdict = ports.store.confirmation_of(profile.id)?;
     let confirmation: Option<Confirmation> =
         verdict.and_then(|v| serde_json::from_value(v.detail).ok());

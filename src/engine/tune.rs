@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::domain::fingerprint;
-use crate::domain::search::Tuner;
+use crate::domain::search::{SearchSpace, SettingsError, Tuner};
 use crate::domain::types::Verdict;
 use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
 
@@ -127,6 +127,7 @@ fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig,
     let model = &session.begun.model.path;
     let reserve = config.request.memory_reserve;
     let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
+    same_space(id, "resumed", &config, &place.space)?;
     if place.model.digest != session.begun.model.digest {
         return Err(JobError::new(
             "model-changed",
@@ -152,6 +153,29 @@ fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig,
         .into());
     }
     Ok((place, config, id))
+}
+
+/// A session is resumed or its winner saved only with settings that mean what they meant when it began.
+fn same_space(
+    id: i64,
+    done: &str,
+    config: &TuneConfig,
+    space: &SearchSpace,
+) -> Result<(), JobError> {
+    let changed = match config.digest_in(space) {
+        Ok(now) if config.space.as_ref().is_none_or(|then| *then == now) => return Ok(()),
+        Ok(_) => "changed what its settings mean since".to_owned(),
+        Err(SettingsError::UnknownValue { name, value, .. }) => {
+            format!("no longer has {name}={value}")
+        }
+        Err(SettingsError::UnknownName { name, .. }) => format!("no longer has {name}"),
+        Err(other) => format!("no longer has its settings: {other}"),
+    };
+    Err(JobError::new(
+        "space-changed",
+        format!("session {id} cannot be {done}: the search space {changed}"),
+    )
+    .hint("install the search space it began with again, or start a new session"))
 }
 
 /// The request and the plan a session was begun with.

@@ -6,9 +6,11 @@ mod servers;
 mod store;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::doctor::Facts;
+use crate::domain::search::SearchSpace;
 use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
@@ -106,6 +108,28 @@ pub trait SettingsStore: Send + Sync {
     /// # Errors
     /// The file cannot be written; the one before it stays.
     fn save(&self, settings: &AppSettings) -> PortResult<()>;
+}
+
+/// Keeps the search space: the one that ships with Flux, or the owner's own.
+pub trait SearchSpaces: Send + Sync {
+    /// The one in use.
+    fn current(&self) -> Arc<SearchSpace>;
+
+    /// The file of the owner's own, while it is in use.
+    fn own_file(&self) -> Option<PathBuf>;
+
+    /// Checks a file and uses a copy of it from now on; jobs that run go on with the one they began with.
+    ///
+    /// # Errors
+    /// The file cannot be read or breaks a rule (the place is named), or the data folder cannot be written. The one in
+    /// use stays.
+    fn install(&self, file: &Path) -> PortResult<()>;
+
+    /// Uses the one that ships with Flux again.
+    ///
+    /// # Errors
+    /// The owner's file cannot be deleted; it stays in use.
+    fn reset(&self) -> PortResult<()>;
 }
 
 /// One owner of sensors. It is read from one thread, every tick: what takes longer than a millisecond delays the rest.

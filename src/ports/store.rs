@@ -289,6 +289,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn telemetry(&self, session: i64, from: Timestamp, to: Timestamp) -> PortResult<Vec<Reading>>;
+    /// The first and the last moment of a session's readings; `None` where none are stored.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn telemetry_span(&self, session: i64) -> PortResult<Option<(Timestamp, Timestamp)>>;
     /// A session's notices in order.
     ///
     /// # Errors

@@ -42,15 +42,19 @@ fn machine(machine: &Machine) -> Rows {
     } else {
         format!("{}, {cores}", host.cpu)
     };
+    // Windows names its kernel within its version.
+    let kernel = if host.os.contains(&host.kernel) {
+        ""
+    } else {
+        &host.kernel
+    };
+    let system = [host.os.as_str(), kernel, &host.arch];
+    let system: Vec<&str> = system.into_iter().filter(|part| !part.is_empty()).collect();
+    let system = system.join(", ");
     rows.extend([
         ("CPU", cpu),
         ("RAM", memory),
-        (
-            "System",
-            format!("{} {} {}", host.os, host.kernel, host.arch)
-                .trim()
-                .to_owned(),
-        ),
+        ("System", system),
         ("Power plan", host.power_plan.clone().unwrap_or_default()),
     ]);
     rows

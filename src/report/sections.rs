@@ -1,6 +1,6 @@
 //! The words and tables of a report, section by section.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::chart::{Align, Table};
@@ -221,7 +221,7 @@ pub(super) fn commands(story: &Story) -> String {
                 settings_words(&run.planned.settings),
                 run.seq + 1
             );
-            measured.push_str(&command(&title, &shell_command(&raw.env, &raw.argv)));
+            measured.push_str(&command(&title, &pasted(&raw.env, &raw.argv)));
         }
     }
     if !measured.is_empty() {
@@ -231,6 +231,12 @@ pub(super) fn commands(story: &Story) -> String {
         );
     }
     section("Commands", "", &html)
+}
+
+/// A command as a shell reads it; a shortened home stays outside of the quotes, where the shell expands it.
+fn pasted(env: &BTreeMap<String, String>, words: &[String]) -> String {
+    let line = format!(" {}", shell_command(env, words));
+    line.replace(" '~/", " ~/'").trim_start().to_owned()
 }
 
 fn command(title: &str, line: &str) -> String {
@@ -306,4 +312,18 @@ pub(super) fn method(story: &Story) -> String {
         section("How the verdict is reached", "", &words),
         text(version)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortened_home_is_still_expanded_when_pasted() {
+        let words = ["~/bin/llama-server", "-m", "~/my model.gguf", "a~b"].map(str::to_owned);
+        assert_eq!(
+            pasted(&BTreeMap::new(), &words),
+            "~/'bin/llama-server' -m ~/'my model.gguf' 'a~b'"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::domain::search::{Confirmation, Objective, Refusal};
-use crate::domain::text::{count, quantity};
+use crate::domain::text::{count, quantity, verdict_title};
 use crate::domain::types::{RunOutcome, Settings, Stage};
 use crate::engine::evidence::Evidence;
 use crate::engine::report::{
@@ -70,6 +70,19 @@ impl<'a> Story<'a> {
             Outcome::Cancelled => format!("Cancelled: no result, {} kept", count(runs, "run")),
             Outcome::Open => format!("Not finished: no result yet, {} so far", count(runs, "run")),
         }
+    }
+
+    /// A title: verdict and both means, where something was judged; else the sentence.
+    pub fn title(&self) -> String {
+        let judged = match &self.result {
+            Outcome::Tuned(document) => document.comparison().zip(Some(&document.primary)),
+            Outcome::Compared(document) => document.comparison().zip(Some(&document.primary)),
+            _ => None,
+        };
+        judged.map_or_else(
+            || self.headline(),
+            |(comparison, label)| verdict_title(label, comparison),
+        )
     }
 
     /// What stands under the sentence: the judgement, or what to do; empty where there is neither.

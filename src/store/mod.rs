@@ -204,6 +204,10 @@ impl Store for SqliteStore {
         self.read(|c| read::telemetry(c, session, from, to))
     }
 
+    fn telemetry_span(&self, session: i64) -> PortResult<Option<(Timestamp, Timestamp)>> {
+        self.read(|c| read::telemetry_span(c, session))
+    }
+
     fn notices(&self, session: i64) -> PortResult<Vec<Notice>> {
         self.read(|c| read::notices(c, session))
     }

@@ -230,6 +230,21 @@ pub(super) fn telemetry(
     Ok(found.into_iter().flatten().collect())
 }
 
+/// When a session's readings begin and end.
+pub(super) fn telemetry_span(
+    connection: &Connection,
+    session: i64,
+) -> Result<Option<(Timestamp, Timestamp)>> {
+    let sql = "SELECT min(at), max(at) FROM telemetry WHERE session = ?1";
+    connection.query_row(sql, [session], |row| {
+        let ends: (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
+        Ok(ends
+            .0
+            .zip(ends.1)
+            .map(|(a, b)| (Timestamp(a), Timestamp(b))))
+    })
+}
+
 /// A session's notices in order.
 pub(super) fn notices(connection: &Connection, session: i64) -> Result<Vec<Notice>> {
     let sql = "SELECT level, code, text FROM notices WHERE session = ?1 ORDER BY id";

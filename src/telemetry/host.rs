@@ -23,7 +23,7 @@ impl HostSource {
 }
 
 impl TelemetrySource for HostSource {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         HOST
     }
 

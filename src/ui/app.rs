@@ -1,12 +1,13 @@
 //! The app: `logic` takes in what arrived and carries out what was ordered, `ui` draws (style A1).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use eframe::egui::{self, Context, Ui, ViewportCommand};
 
 use crate::engine::Ports;
 use crate::engine::message::{Command, EventKind, JobError, Occupies};
-use crate::ports::{CancelMode, Notice};
+use crate::ports::{CancelMode, Notice, NoticeLevel};
 
 use super::command::{self, UiCommand};
 use super::files::Files;
@@ -56,6 +57,8 @@ pub struct App {
     link: Link,
     state: AppState,
     begun: bool,
+    /// How the sensors are read: every so many milliseconds, stored with sessions or not.
+    watching: Option<(u32, bool)>,
     leaving: bool,
 }
 
@@ -76,14 +79,25 @@ impl App {
             ..AppState::default()
         };
         let (settings, more) = link.ports().settings.load();
+        state.runtime.clone_from(&settings.runtime);
+        state.tune.begin_with(&settings);
         state.settings = settings;
         state.notices.extend(more);
+        if let Some(notice) = state
+            .notices
+            .iter()
+            .find(|n| n.level == NoticeLevel::Warning)
+        {
+            let text = notice.text.clone();
+            state.complain(text);
+        }
         theme::install(ctx, state.settings.reduce_motion);
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
         let app = Self {
             link,
             state,
             begun: false,
+            watching: None,
             leaving: false,
         };
         app.follow_settings(ctx);
@@ -113,6 +127,7 @@ impl App {
                 }
             }
             Message::Answer(apply) => apply(&mut self.state, &self.link),
+            Message::Readings(ticks) => self.state.dashboard.live.take(&ticks),
         }
     }
 
@@ -120,6 +135,23 @@ impl App {
         let settings = &self.state.settings;
         ctx.set_theme(pages::settings::preference(settings.theme));
         ctx.set_zoom_factor(settings.zoom as f32);
+    }
+
+    /// Reads the sensors as the settings say; nothing changes where they are read so already.
+    fn watch(&mut self) {
+        let settings = &self.state.settings;
+        let wanted = (settings.telemetry_interval_ms, settings.store_telemetry);
+        if self.watching == Some(wanted) {
+            return;
+        }
+        let interval = Duration::from_millis(u64::from(wanted.0));
+        if self.watching.is_none_or(|(before, _)| before != wanted.0) {
+            self.state.dashboard.live.begin(wanted.0);
+        }
+        self.watching = Some(wanted);
+        if let Err(error) = self.link.watch(interval, wanted.1) {
+            self.state.complain(error.headline);
+        }
     }
 
     fn carry_out(&mut self, order: Order, ctx: &Context) {
@@ -141,6 +173,7 @@ impl App {
             Order::SettingsChanged => {
                 theme::install(ctx, self.state.settings.reduce_motion);
                 self.follow_settings(ctx);
+                self.watch();
                 pages::settings::store(&self.state, &self.link);
             }
             Order::Leave => {
@@ -172,7 +205,10 @@ impl App {
             UiCommand::Rescan => pages::machine::ask_scan(&mut self.state, &self.link),
             UiCommand::NewTune => {
                 self.state.page = Page::Tune;
-                pages::tune::begin_anew(&mut self.state);
+                if !pages::tune::begin_anew(&mut self.state) {
+                    self.state
+                        .complain("This tuning is still running: two would measure each other");
+                }
             }
             UiCommand::Search => {
                 self.state.page = Page::History;
@@ -213,10 +249,17 @@ impl App {
             self.begun = true;
             pages::machine::ask_scan(&mut self.state, &self.link);
             pages::history::ask(&mut self.state, &self.link);
+            pages::tune::ask_broken_off(&self.link);
+        } else {
+            // Sensors may take long to open: the first frame does not wait for them.
+            self.watch();
         }
         for message in self.link.arrived() {
             self.take(message);
         }
+        let hidden = ctx.input(|input| input.viewport().visible() == Some(false));
+        let live = self.state.page == Page::Dashboard && !self.state.dashboard.is_replaying();
+        self.link.look_at_sensors(live && !hidden);
         self.mind_closing(ctx);
     }
 

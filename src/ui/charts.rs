@@ -56,7 +56,7 @@ fn shown_with_table(ui: &mut Ui, id: &str, scene: &Scene) {
     } else {
         ("Show table", Icon::Right)
     };
-    if ui.add(Press::new(words).icon(icon).quiet()).clicked() {
+    if ui.add(Press::new(words).icon(icon).link()).clicked() {
         open = !open;
         ui.data_mut(|data| data.insert_temp(id, open));
     }
@@ -81,7 +81,8 @@ fn numbers(ui: &mut Ui, table: &Table) {
     });
 }
 
-fn show(ui: &mut Ui, scene: &Scene) -> Response {
+/// Paints a scene that is kept between frames; it was made for the width there is.
+pub fn show(ui: &mut Ui, scene: &Scene) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(scene.width, scene.height), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(AccessRole::Image, true, &scene.summary));
     if !ui.is_rect_visible(rect) {
@@ -119,7 +120,7 @@ fn paint(ui: &Ui, t: &Tokens, origin: Pos2, item: &Item) {
             let rect = Rect::from_min_size(origin + vec2(*x, *y), vec2(*w, *h));
             let corner = CornerRadius::same(*radius as u8);
             if let Some(role) = fill {
-                painter.rect_filled(rect, corner, color(t, *role));
+                painter.rect_filled(rect, corner, fill_color(t, *role));
             }
             if let Some(role) = stroke {
                 let line = Stroke::new(1.0, color(t, *role));
@@ -189,6 +190,14 @@ fn area(ui: &Ui, origin: Pos2, points: &[Point], base_y: f32, fill: Color32) {
         Shape::Path(path)
     });
     ui.painter().extend(pieces);
+}
+
+/// A filled bar may be lighter than text of the same meaning.
+fn fill_color(t: &Tokens, role: Role) -> Color32 {
+    match role {
+        Role::Warning => t.warning_fill,
+        other => color(t, other),
+    }
 }
 
 fn color(t: &Tokens, role: Role) -> Color32 {

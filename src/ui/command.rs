@@ -153,7 +153,7 @@ pub fn pressed(ctx: &Context) -> Vec<UiCommand> {
 
 /// 1 to 4 alone, where no text is being typed.
 fn plain_page_keys(ctx: &Context) -> Option<UiCommand> {
-    if ctx.egui_wants_keyboard_input() {
+    if ctx.text_edit_focused() {
         return None;
     }
     let keys = [

@@ -2,27 +2,30 @@
 //! Nothing that may take time happens on the thread that draws.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use eframe::egui::Context;
 
 use crate::engine::message::{Command, Event, EventKind, JobError, JobId};
+use crate::engine::telemetry::Tick;
 use crate::engine::{Engine, Ports};
 use crate::ports::CancelMode;
 
 use super::files::{Choice, Files};
+use super::sensors::{Frames, Sensors};
 use super::state::AppState;
 
 /// Messages waiting for the next frame; a worker that is ahead by so many waits.
 const INBOX: usize = 512;
 /// Questions waiting for a worker; more is a fault of the page that asks.
 const QUESTIONS: usize = 64;
-/// Shortest time between two frames that events ask for: four a second do not disturb what is measured (style B2).
-const FRAME_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a closing window waits for answers under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What an answer does to the state, on the thread that draws.
 type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
@@ -35,6 +38,8 @@ pub enum Message {
     Event(Event),
     /// To a question.
     Answer(Apply),
+    /// Of the sensors, in order.
+    Readings(Vec<Tick>),
 }
 
 /// Which thread answers.
@@ -46,16 +51,37 @@ pub enum Worker {
     System,
 }
 
-/// The workers. Dropping it ends every job and waits for its last child.
+/// The workers. Dropping it ends every job and waits for its last child, then for the answers under way.
 pub struct Link {
     engine: Engine,
     store: Sender<Question>,
     system: Sender<Question>,
     inbox: Receiver<Message>,
+    _workers: Workers,
     outbox: Sender<Message>,
     asked: Arc<AtomicUsize>,
-    screen: Arc<OnceLock<Context>>,
+    frames: Arc<Frames>,
+    sensors: Option<Sensors>,
     files: Arc<dyn Files>,
+}
+
+/// Which question a worker answers last when the window is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The one under way.
+    UnderWay,
+    /// The last one asked: it may store something.
+    Queued,
+}
+
+/// Hears when every worker has ended; dropped after the senders and the inbox, which ends them.
+struct Workers(Receiver<()>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // What was ordered is stored, and the database is closed. A folder that hangs must not hold up the window.
+        let _ = self.0.recv_timeout(LAST_ANSWERS);
+    }
 }
 
 impl Link {
@@ -66,36 +92,57 @@ impl Link {
     pub fn start(ports: Ports, files: Arc<dyn Files>) -> Result<Self, JobError> {
         let (outbox, inbox) = bounded(INBOX);
         let asked = Arc::new(AtomicUsize::new(0));
-        let screen: Arc<OnceLock<Context>> = Arc::default();
-        let worker = |name: &str| {
+        let frames: Arc<Frames> = Arc::default();
+        let (at_work, over) = bounded::<()>(0);
+        let worker = |name: &str, last: Last| {
             let (sender, questions) = bounded::<Question>(QUESTIONS);
             let (ports, outbox) = (ports.clone(), outbox.clone());
-            let screen = Arc::clone(&screen);
+            let (frames, at_work) = (Arc::clone(&frames), at_work.clone());
             spawn(name, move || {
-                answer_all(&questions, &ports, &outbox, &screen)
+                answer_all(&questions, &ports, &outbox, &frames, last);
+                drop((ports, at_work));
             })
             .map(|()| sender)
         };
-        let store = worker("ui-store")?;
-        let system = worker("ui-system")?;
+        let store = worker("ui-store", Last::Queued)?;
+        let system = worker("ui-system", Last::UnderWay)?;
         let (engine, events) = Engine::new(ports.clone());
-        let (told, shown) = (outbox.clone(), Arc::clone(&screen));
+        let (told, shown) = (outbox.clone(), Arc::clone(&frames));
         spawn("ui-events", move || forward(&events, &told, &shown))?;
         Ok(Self {
             engine,
             store,
             system,
+            _workers: Workers(over),
             inbox,
             outbox,
             asked,
-            screen,
+            frames,
+            sensors: None,
             files,
         })
     }
 
     /// Frames are asked of this context from now on.
     pub fn wake(&self, ctx: &Context) {
-        let _ = self.screen.set(ctx.clone());
+        self.frames.wake(ctx);
+    }
+
+    /// Reads the sensors so often from now on; `keep` stores what is read while a session is measured.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn watch(&mut self, interval: Duration, keep: bool) -> Result<(), JobError> {
+        let ticks = self.engine.watch(interval, keep)?;
+        let (sensors, work) = Sensors::over(ticks, interval, Arc::clone(&self.frames));
+        spawn("ui-sensors", work)?;
+        self.sensors = Some(sensors);
+        Ok(())
+    }
+
+    /// Says whether someone looks at the sensors: only then do readings ask for frames.
+    pub fn look_at_sensors(&self, looked_at: bool) {
+        self.frames.look_at_sensors(looked_at);
     }
 
     /// The ports, for what is no question: the data folder's name, the shapes one can synthesise.
@@ -134,15 +181,13 @@ impl Link {
         what: Choice,
         apply: impl FnOnce(&mut AppState, &Self, PathBuf) + Send + 'static,
     ) {
-        let (outbox, screen) = (self.outbox.clone(), Arc::clone(&self.screen));
+        let (outbox, frames) = (self.outbox.clone(), Arc::clone(&self.frames));
         let asked = Arc::clone(&self.asked);
         let chosen = Box::new(move |path: PathBuf| {
             asked.fetch_add(1, Ordering::SeqCst);
             let apply: Apply = Box::new(move |state, link| apply(state, link, path));
-            if outbox.send(Message::Answer(apply)).is_ok()
-                && let Some(ctx) = screen.get()
-            {
-                ctx.request_repaint();
+            if outbox.send(Message::Answer(apply)).is_ok() {
+                frames.now();
             }
         });
         self.files.choose(what, chosen);
@@ -163,9 +208,17 @@ impl Link {
 
     /// What arrived since the last frame, without waiting.
     pub fn arrived(&self) -> Vec<Message> {
-        let arrived: Vec<Message> = self.inbox.try_iter().collect();
+        let mut arrived: Vec<Message> = self.inbox.try_iter().collect();
         self.settle(&arrived);
+        let sensed = self.sensors.as_ref().and_then(Sensors::arrived);
+        arrived.extend(sensed.map(Message::Readings));
         arrived
+    }
+
+    /// Waits for readings; `None` after `patience`. For tests.
+    pub fn sense(&self, patience: Duration) -> Option<Message> {
+        let sensed = self.sensors.as_ref()?.wait(patience);
+        sensed.map(Message::Readings)
     }
 
     /// Waits for the next message; `None` after `patience`. For tests, which have no frames to wait for.
@@ -201,33 +254,29 @@ fn answer_all(
     questions: &Receiver<Question>,
     ports: &Ports,
     outbox: &Sender<Message>,
-    screen: &OnceLock<Context>,
+    frames: &Frames,
+    last: Last,
 ) {
     for question in questions {
-        if outbox.send(Message::Answer(question(ports))).is_err() {
+        let heard = outbox.send(Message::Answer(question(ports))).is_ok();
+        if !heard && last == Last::UnderWay {
             return;
         }
-        if let Some(ctx) = screen.get() {
-            ctx.request_repaint();
-        }
+        frames.now();
     }
 }
 
-/// Hands events on and asks for frames: at once after a quiet time, else no sooner than the interval allows.
-fn forward(events: &Receiver<Event>, outbox: &Sender<Message>, screen: &OnceLock<Context>) {
-    let mut last = None::<Instant>;
+/// Hands events on and asks for frames: at once where a job ends, else no sooner than the screen's pace allows.
+fn forward(events: &Receiver<Event>, outbox: &Sender<Message>, frames: &Frames) {
     for event in events {
         let ends = matches!(event.kind, EventKind::Finished(_));
         if outbox.send(Message::Event(event)).is_err() {
             return;
         }
-        let Some(ctx) = screen.get() else { continue };
-        let since = last.map_or(FRAME_INTERVAL, |at| at.elapsed());
-        if ends || since >= FRAME_INTERVAL {
-            last = Some(Instant::now());
-            ctx.request_repaint();
+        if ends {
+            frames.now();
         } else {
-            ctx.request_repaint_after(FRAME_INTERVAL - since);
+            frames.soon();
         }
     }
 }

@@ -8,6 +8,7 @@ mod dialogs;
 mod files;
 mod link;
 mod pages;
+mod sensors;
 mod shell;
 mod start;
 mod state;
@@ -16,5 +17,6 @@ mod widgets;
 
 pub use app::App;
 pub use files::{Choice, Chosen, Files, SystemDialogs};
+pub use link::Message;
 pub use start::{StartError, start};
-pub use state::{AppState, Page};
+pub use state::{AppState, JobView, Page};

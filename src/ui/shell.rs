@@ -7,7 +7,7 @@ use eframe::egui::{
 
 use crate::domain::doctor::Level;
 use crate::domain::machine::default_gpu;
-use crate::domain::text::clean;
+use crate::domain::text::{capitalised, clean};
 
 use super::app::Cx;
 use super::pages;
@@ -383,7 +383,7 @@ fn toast_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         } else {
             (Icon::Check, t.improved)
         };
-        status(ui, icon, color, &clean(&toast.text));
+        status(ui, icon, color, &capitalised(&clean(&toast.text)));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if ui
                 .add(Press::new("Dismiss").icon_only(Icon::Close))

@@ -1,8 +1,10 @@
 //! Opens the window: wgpu where an adapter is found, OpenGL where not, one sentence where there is no display.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
-use eframe::egui::ViewportBuilder;
+use eframe::egui::{Context, Ui, ViewportBuilder, Visuals};
 use eframe::egui_wgpu::{WgpuConfiguration, WgpuSetup, WgpuSetupCreateNew};
 use eframe::wgpu::PowerPreference;
 use eframe::{NativeOptions, Renderer};
@@ -30,6 +32,9 @@ pub enum StartError {
     /// A worker could not be started.
     #[error("{0}")]
     App(String),
+    /// A page panicked; what was measured is stored, and every child has ended.
+    #[error("Flux hit a bug while drawing and had to close; everything measured is kept")]
+    Panicked,
 }
 
 /// Opens the app and returns when its window is closed; every job has ended then.
@@ -37,26 +42,48 @@ pub enum StartError {
 /// # Errors
 /// No display, nothing to draw with, no threads.
 pub fn start(ports: &Ports, notices: &[Notice]) -> Result<(), StartError> {
-    match open(Renderer::Wgpu, ports, notices) {
-        Err(eframe::Error::Wgpu(error)) => {
-            tracing::warn!(%error, "no adapter for wgpu, drawing with OpenGL");
-            open(Renderer::Glow, ports, notices).map_err(|error| told(&error))
+    // Unwinding drops the app, and with it the engine, before this returns.
+    let shown = catch_unwind(AssertUnwindSafe(|| {
+        match open(Renderer::Wgpu, ports, notices) {
+            Err(eframe::Error::Wgpu(error)) => {
+                tracing::warn!(%error, "no adapter for wgpu, drawing with OpenGL");
+                open(Renderer::Glow, ports, notices)
+            }
+            other => other,
         }
-        other => other.map_err(|error| told(&error)),
-    }
+    }));
+    shown
+        .map_err(|_| StartError::Panicked)?
+        .map_err(|error| told(&error))
 }
 
 fn told(error: &eframe::Error) -> StartError {
     match error {
         eframe::Error::WinitEventLoop(_) | eframe::Error::Winit(_) => {
-            StartError::NoDisplay(error.to_string())
+            tracing::debug!(%error, "no event loop");
+            StartError::NoDisplay(display())
         }
         eframe::Error::AppCreation(error) => StartError::App(error.to_string()),
         _ => StartError::NoRenderer(error.to_string()),
     }
 }
 
+/// What is wrong with the display; the window library's own words name its source files.
+fn display() -> String {
+    let set = ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().find_map(|name| {
+        let value = std::env::var(name).ok().filter(|v| !v.is_empty())?;
+        Some(format!("{name}={value} does not answer"))
+    });
+    let unset = if cfg!(target_os = "linux") {
+        "neither DISPLAY nor WAYLAND_DISPLAY is set"
+    } else {
+        "the system gives none"
+    };
+    set.unwrap_or_else(|| unset.to_owned())
+}
+
 fn open(renderer: Renderer, ports: &Ports, notices: &[Notice]) -> eframe::Result {
+    let begun = Instant::now();
     let (ports, notices) = (ports.clone(), notices.to_vec());
     eframe::run_native(
         "Flux",
@@ -64,9 +91,42 @@ fn open(renderer: Renderer, ports: &Ports, notices: &[Notice]) -> eframe::Result
         Box::new(move |cc| {
             let app = App::new(&cc.egui_ctx, ports, notices, Arc::new(SystemDialogs))
                 .map_err(|error| error.headline)?;
-            Ok(Box::new(app))
+            Ok(Box::new(Timed {
+                app,
+                begun,
+                frames: 0,
+            }))
         }),
     )
+}
+
+/// The app with a word in the log about its frames, for those who ask for it with `-v`.
+struct Timed {
+    app: App,
+    begun: Instant,
+    frames: u64,
+}
+
+impl eframe::App for Timed {
+    fn logic(&mut self, ctx: &Context, frame: &mut eframe::Frame) {
+        self.frames += 1;
+        let ms = self.begun.elapsed().as_millis();
+        match self.frames {
+            // The next frame begins when this one is on the screen.
+            1 if tracing::enabled!(tracing::Level::DEBUG) => ctx.request_repaint(),
+            2 => tracing::debug!("first frame after {ms} ms"),
+            number => tracing::trace!(number, ms, "frame"),
+        }
+        self.app.logic(ctx, frame);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
+        self.app.ui(ui, frame);
+    }
+
+    fn clear_color(&self, visuals: &Visuals) -> [f32; 4] {
+        self.app.clear_color(visuals)
+    }
 }
 
 fn options(renderer: Renderer) -> NativeOptions {

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eframe::egui::{Key, Modifiers, Theme, Vec2};
+use eframe::egui::{
+    Key, Modifiers, OutputCommand, RawInput, Rect, Theme, Vec2, ViewportCommand, ViewportEvent,
+    ViewportId,
+};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use flux::engine::Ports;
@@ -46,6 +49,10 @@ impl Files for ScriptedDialogs {
 pub struct Stage {
     pub harness: Harness<'static, App>,
     pub dialogs: Arc<ScriptedDialogs>,
+    /// What was last put into the clipboard.
+    pub copied: Option<String>,
+    /// The window was closed.
+    pub closed: bool,
 }
 
 impl Stage {
@@ -54,22 +61,39 @@ impl Stage {
         Self::sized(ports, TARGET, Theme::Dark, 1.0)
     }
 
+    /// The same over other file dialogs.
+    pub fn over(ports: Ports, files: Arc<dyn Files>) -> Self {
+        Self::built(ports, files, Arc::default(), (TARGET, Theme::Dark, 1.0))
+    }
+
     /// Of this size in points, theme and scale.
     pub fn sized(ports: Ports, size: Vec2, theme: Theme, scale: f32) -> Self {
         let dialogs = Arc::new(ScriptedDialogs::default());
-        let files = dialogs.clone();
+        Self::built(ports, dialogs.clone(), dialogs, (size, theme, scale))
+    }
+
+    fn built(
+        ports: Ports,
+        files: Arc<dyn Files>,
+        dialogs: Arc<ScriptedDialogs>,
+        (size, theme, scale): (Vec2, Theme, f32),
+    ) -> Self {
         let harness = Harness::builder()
             .with_size(size)
             .with_pixels_per_point(scale)
             .with_theme(theme)
             .with_render_cursor(false)
-            .wgpu()
             .build_eframe(move |cc| {
                 let app = App::new(&cc.egui_ctx, ports, Vec::new(), files).unwrap();
                 cc.egui_ctx.set_theme(theme);
                 app
             });
-        let mut stage = Self { harness, dialogs };
+        let mut stage = Self {
+            harness,
+            dialogs,
+            copied: None,
+            closed: false,
+        };
         stage.settle();
         stage
     }
@@ -77,7 +101,9 @@ impl Stage {
     /// Draws until every question is answered and nothing moves.
     pub fn settle(&mut self) {
         loop {
-            self.harness.run_steps(FRAMES);
+            for _ in 0..FRAMES {
+                self.frame();
+            }
             if self.harness.state().link().unanswered() == 0 {
                 return;
             }
@@ -85,20 +111,75 @@ impl Stage {
         }
     }
 
+    /// Draws a frame and notes what it asks of the system.
+    fn frame(&mut self) {
+        self.harness.run_steps(1);
+        let output = self.harness.output();
+        for command in &output.platform_output.commands {
+            if let OutputCommand::CopyText(text) = command {
+                self.copied = Some(text.clone());
+            }
+        }
+        let commands = &output.viewport_output[&ViewportId::ROOT].commands;
+        if commands.contains(&ViewportCommand::Close) && !self.ask_to_close() {
+            self.closed = true;
+        }
+    }
+
+    /// The window's own close button; `true` when the app would rather stay.
+    pub fn ask_to_close(&mut self) -> bool {
+        let root = |input: &mut RawInput| {
+            let viewport = input.viewports.entry(ViewportId::ROOT).or_default();
+            viewport.events.push(ViewportEvent::Close);
+        };
+        root(self.harness.input_mut());
+        self.harness.run_steps(1);
+        let output = &self.harness.output().viewport_output[&ViewportId::ROOT];
+        let stays = output.commands.contains(&ViewportCommand::CancelClose);
+        for viewport in self.harness.input_mut().viewports.values_mut() {
+            viewport.events.clear();
+        }
+        stays
+    }
+
     /// Waits for the next message and draws.
     pub fn hear(&mut self) {
-        let app = self.harness.state_mut();
-        let message = app.link().wait(PATIENCE).expect("a worker answers in time");
-        app.take(message);
-        self.harness.run_steps(1);
+        let message = self.harness.state().link().wait(PATIENCE);
+        let message =
+            message.unwrap_or_else(|| panic!("nothing comes any more:\n{}", self.words()));
+        self.harness.state_mut().take(message);
+        self.frame();
     }
 
     /// Hears messages until there is something with this label.
     pub fn until(&mut self, label: &str) {
-        while self.harness.query_by_label_contains(label).is_none() {
+        while !self.shows(label) {
             self.hear();
         }
         self.settle();
+    }
+
+    /// Hears every message that is there already.
+    pub fn drain(&mut self) {
+        let app = self.harness.state_mut();
+        while let Some(message) = app.link().wait(Duration::from_millis(200)) {
+            app.take(message);
+        }
+        self.settle();
+    }
+
+    /// Hears messages until the measuring job has ended.
+    pub fn until_ended(&mut self) {
+        while self.is_measuring() {
+            self.hear();
+        }
+        self.settle();
+    }
+
+    /// A measuring job runs.
+    pub fn is_measuring(&self) -> bool {
+        let job = self.harness.state().state().job.as_ref();
+        job.is_some_and(flux::ui::JobView::is_running)
     }
 
     /// Presses what bears exactly this label.
@@ -127,6 +208,57 @@ impl Stage {
         self.settle();
     }
 
+    /// The label of what the keyboard is on.
+    pub fn focused(&self) -> Option<String> {
+        let mut nodes = self.harness.root().children_recursive();
+        nodes
+            .find(|node| node.is_focused())
+            .and_then(|node| node.accesskit_node().label())
+    }
+
+    /// Tabs on until the keyboard is on what bears this label.
+    pub fn tab_to(&mut self, label: &str) {
+        let mut passed = Vec::new();
+        while self.focused().as_deref() != Some(label) {
+            assert!(
+                passed.len() < 60,
+                "Tab never comes to {label:?}: {passed:?}"
+            );
+            self.key(Modifiers::NONE, Key::Tab);
+            passed.push(self.focused());
+        }
+    }
+
+    /// Tabs to it and presses Enter.
+    pub fn enter(&mut self, label: &str) {
+        self.tab_to(label);
+        self.key(Modifiers::NONE, Key::Enter);
+    }
+
+    /// Asserts that nothing with a name reaches beyond the window's left or right edge.
+    pub fn must_fit(&self, what: &str) {
+        let window = self.harness.ctx.content_rect();
+        for node in self.harness.root().children_recursive() {
+            // The tree's own nodes have no place.
+            if node.accesskit_node().bounding_box().is_none() {
+                continue;
+            }
+            let rect = node.rect();
+            let Some(label) = name(node) else {
+                continue;
+            };
+            assert!(
+                rect.left() >= window.left() - 1.0 && rect.right() <= window.right() + 1.0,
+                "{what}: {label:?} at {rect:?} is not within {window:?}"
+            );
+        }
+    }
+
+    /// Where something with exactly this label is.
+    pub fn rect(&self, label: &str) -> Rect {
+        self.harness.get_by_label(label).rect()
+    }
+
     /// Something bears a label that contains this.
     pub fn shows(&self, label: &str) -> bool {
         self.harness
@@ -146,13 +278,15 @@ impl Stage {
 
     /// Every label on the page, for failures.
     pub fn words(&self) -> String {
-        let mut words = Vec::new();
-        for node in self.harness.root().children_recursive() {
-            if let Some(label) = node.accesskit_node().label() {
-                words.push(label);
-            }
-        }
+        let nodes = self.harness.root().children_recursive();
+        let words: Vec<String> = nodes.filter_map(name).collect();
         words.join("\n")
+    }
+
+    /// Dark or light from now on.
+    pub fn theme(&mut self, theme: Theme) {
+        self.harness.ctx.set_theme(theme);
+        self.settle();
     }
 
     /// What is drawn, for looking at.
@@ -160,4 +294,10 @@ impl Stage {
         let image = self.harness.render().expect("a renderer on this machine");
         image.save(path).unwrap();
     }
+}
+
+/// What a node is called; text has its words as its value.
+fn name(node: egui_kittest::Node<'_>) -> Option<String> {
+    let node = node.accesskit_node();
+    node.label().or_else(|| node.value())
 }

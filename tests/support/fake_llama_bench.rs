@@ -1,5 +1,7 @@
 //! A simulated llama-bench (b11149): a real process that prints what the tool prints, at rates and with failures that
-//! `fake-bench.toml` beside it scripts. Under the name `llama-server` it only says its version and its flags.
+//! `fake-bench.toml` beside it scripts. Under the name `llama-server` it says its version and its flags, and serves until
+//! it is ended.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -8,13 +10,17 @@
 
 #[path = "fake_config.rs"]
 mod fake_config;
+#[path = "scripted_http.rs"]
+mod scripted_http;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use fake_config::{Act, Config, Situation};
+use scripted_http::times;
 use serde_json::{Map, Value, json};
 
 const BENCH_HELP: &str = include_str!("fake_bench_help.txt");
@@ -85,13 +91,30 @@ fn main() -> ExitCode {
         Some("-h" | "--help") if is_server => print!("{SERVER_HELP}"),
         Some("-h" | "--help") => print!("usage: {} [options]\n\n{BENCH_HELP}", exe.display()),
         Some("--list-devices") => config.list_devices(),
-        _ if is_server => {
-            eprintln!("the simulated llama-server cannot serve");
-            return ExitCode::from(1);
-        }
+        _ if is_server => serve(&args),
         _ => return bench(&dir, &config, &args),
     }
     ExitCode::SUCCESS
+}
+
+/// Says that it is ready, for ever.
+fn serve(args: &[String]) {
+    let value = |flag: &str| {
+        let at = args.iter().rposition(|a| a == flag);
+        at.and_then(|at| args.get(at + 1)).cloned()
+    };
+    let port = value("--port").and_then(|port| port.parse().ok());
+    let models = json!({"data": [{"id": "a", "owned_by": "llamacpp"}]});
+    let props = json!({ "model_path": value("-m") });
+    let answers = BTreeMap::from([
+        ("/health", times(1, 200, "{}")),
+        ("/props", times(1, 200, &props.to_string())),
+        ("/v1/models", times(1, 200, &models.to_string())),
+    ]);
+    scripted_http::serve(port.unwrap_or(8080), answers);
+    loop {
+        std::thread::park();
+    }
 }
 
 fn bench(dir: &Path, config: &Config, args: &[String]) -> ExitCode {

@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use flux::config::SettingsFile;
+use flux::config::{SettingsFile, SpaceFile};
 use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
@@ -34,13 +34,29 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Asked<'a> {
     /// From 0, cancelled ones counted.
     pub number: u32,
+    pub request: &'a RunRequest,
     pub cancel: &'a CancelToken,
+}
+
+impl Asked<'_> {
+    /// Flash attention is on.
+    pub fn on(&self) -> bool {
+        let args = &self.request.launch.args;
+        args.windows(2).any(|w| w == ["--flash-attn", "on"])
+    }
+
+    /// It is a candidate's own run in screening: those alone may be stopped early.
+    pub fn screens(&self) -> bool {
+        self.request.early_stop.is_some()
+    }
 }
 
 /// What becomes of it.
 pub enum Answer {
     /// Samples, flash attention 30 % faster in generation.
     Valid,
+    /// Samples of prompt and generation at these factors of stock.
+    Rated(f64, f64),
     Cancelled,
     Fails(FailureClass),
 }
@@ -62,8 +78,14 @@ impl Runner for ScriptedRunner {
         _: &mut dyn FnMut(RunProgress),
     ) -> Run {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
-        let outcome = match (self.script)(&Asked { number, cancel }) {
-            Answer::Valid => self.samples(request),
+        let asked = Asked {
+            number,
+            request,
+            cancel,
+        };
+        let outcome = match (self.script)(&asked) {
+            Answer::Valid => self.samples(request, 1.0, if asked.on() { 1.3 } else { 1.0 }),
+            Answer::Rated(prompt, generation) => self.samples(request, prompt, generation),
             Answer::Cancelled => RunOutcome::Cancelled,
             Answer::Fails(class) => RunOutcome::Failed {
                 failure: Failure::new(class, "scripted"),
@@ -81,21 +103,19 @@ impl Runner for ScriptedRunner {
 }
 
 impl ScriptedRunner {
-    fn samples(&self, request: &RunRequest) -> RunOutcome {
+    fn samples(&self, request: &RunRequest, prompt: f64, generation: f64) -> RunOutcome {
         let place = self.valid.fetch_add(1, Ordering::SeqCst);
         // Between processes ±0.3 %, in an order that no A-B-B-A can mistake for an effect of 30 %.
         let noise = 1.0 + 0.003 * [0.0, 1.0, -1.0, 0.5, -0.5, 0.2, -0.7][place as usize % 7];
-        let on = request
-            .launch
-            .args
-            .windows(2)
-            .any(|w| w == ["--flash-attn", "on"]);
         let samples = |test: &flux::domain::types::TestSpec| {
-            let rate = if test.n_gen > 0 { 20.0 } else { 200.0 };
-            let gain = if on && test.n_gen > 0 { 1.3 } else { 1.0 };
+            let rate = if test.n_gen > 0 {
+                20.0 * generation
+            } else {
+                200.0 * prompt
+            };
             let ns = |r: u32| {
                 let wobble = 1.0 + 0.001 * f64::from(r % 3);
-                (f64::from(test.tokens()) * 1e9 * noise * wobble / (rate * gain)) as u64
+                (f64::from(test.tokens()) * 1e9 * noise * wobble / rate) as u64
             };
             TestSamples {
                 test: *test,
@@ -144,8 +164,18 @@ impl Gate {
 
     /// Waits for the run, does `what`, lets it go on.
     pub fn pass(&self, what: impl FnOnce()) {
-        self.reached.1.recv_timeout(PATIENCE).unwrap();
+        self.wait();
         what();
+        self.open();
+    }
+
+    /// Waits for the run.
+    pub fn wait(&self) {
+        self.reached.1.recv_timeout(PATIENCE).unwrap();
+    }
+
+    /// Lets it go on.
+    pub fn open(&self) {
         self.open.0.send(()).unwrap();
     }
 }
@@ -203,7 +233,7 @@ impl Telemetry for OneSensor {
 }
 
 impl TelemetrySource for OneSensor {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "one"
     }
 
@@ -216,15 +246,51 @@ impl TelemetrySource for OneSensor {
     }
 }
 
-struct OneRuntime(Runtime);
+/// A clock that stands still; whoever asks how much time passed hears of a second more.
+struct FixedClock(Timestamp, AtomicU32);
 
-impl Runtimes for OneRuntime {
-    fn list(&self) -> Vec<Runtime> {
-        vec![self.0.clone()]
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        self.0
     }
 
-    fn resolve(&self, _: &str) -> PortResult<Runtime> {
-        Ok(self.0.clone())
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.1.fetch_add(1, Ordering::SeqCst).into())
+    }
+}
+
+type Installs =
+    Box<dyn Fn(&CancelToken, &mut dyn FnMut(InstallProgress)) -> PortResult<()> + Send + Sync>;
+
+/// The builds known, and how the next one is installed.
+struct Builds {
+    known: Mutex<Vec<Runtime>>,
+    /// What an installation brings.
+    brings: Option<Runtime>,
+    installs: Installs,
+}
+
+impl Builds {
+    /// These are known; none can be installed.
+    fn fixed(known: Vec<Runtime>) -> Arc<Self> {
+        Arc::new(Self {
+            known: Mutex::new(known),
+            brings: None,
+            installs: Box::new(|_, _| Err(PortError::new("not here"))),
+        })
+    }
+}
+
+impl Runtimes for Builds {
+    fn list(&self) -> Vec<Runtime> {
+        self.known.lock().unwrap().clone()
+    }
+
+    fn resolve(&self, name: &str) -> PortResult<Runtime> {
+        let known = self.known.lock().unwrap();
+        let named = |r: &&Runtime| r.name == name || r.dir == Path::new(name);
+        let found = known.iter().find(named);
+        found.cloned().ok_or_else(|| PortError::new("not known"))
     }
 
     fn add(&self, _: &Path) -> PortResult<Runtime> {
@@ -238,10 +304,13 @@ impl Runtimes for OneRuntime {
     fn install(
         &self,
         _: Backend,
-        _: &CancelToken,
-        _: &mut dyn FnMut(InstallProgress),
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(InstallProgress),
     ) -> PortResult<Runtime> {
-        Err(PortError::new("not here"))
+        (self.installs)(cancel, progress)?;
+        let brought = self.brings.clone().unwrap();
+        self.known.lock().unwrap().push(brought.clone());
+        Ok(brought)
     }
 }
 
@@ -259,7 +328,7 @@ impl Desk {
         let store = Arc::new(SqliteStore::open(&bed.data, Access::Measure).unwrap());
         let ports = Ports {
             probe: AsIfReal::load("none"),
-            runtimes: Arc::new(OneRuntime(bed.fake.runtime(&[]))),
+            runtimes: Builds::fixed(vec![bed.fake.runtime(&[])]),
             runner: Arc::new(ScriptedRunner {
                 script: Box::new(script),
                 asked: AtomicU32::new(0),
@@ -269,6 +338,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),
             data_dir: bed.data.clone(),
@@ -284,7 +354,47 @@ impl Desk {
     pub fn serves_with(&mut self, server: std::path::PathBuf) {
         let mut runtime = self.bed.fake.runtime(&[]);
         runtime.server = Some(server);
-        self.ports.runtimes = Arc::new(OneRuntime(runtime));
+        self.ports.runtimes = Builds::fixed(vec![runtime]);
+    }
+
+    /// Without a build, until one is installed this way.
+    pub fn lacks_runtime(
+        &mut self,
+        installs: impl Fn(&CancelToken, &mut dyn FnMut(InstallProgress)) -> PortResult<()>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.ports.runtimes = Arc::new(Builds {
+            known: Mutex::default(),
+            brings: Some(self.bed.fake.runtime(&[])),
+            installs: Box::new(installs),
+        });
+    }
+
+    /// The same desk on an exported machine with its builds, at a fixed time.
+    pub fn as_recorded_on(&mut self, machine: &str, now: Timestamp) {
+        self.moves_to(machine);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
+        let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
+        self.ports.runtimes = Builds::fixed(exported.runtimes().to_vec());
+        self.ports.clock = Arc::new(FixedClock(now, AtomicU32::new(0)));
+    }
+
+    /// A model of this shape with random weights, its tensor data a hole.
+    pub fn synthesised(&self, shape: &str) -> PathBuf {
+        let output = self.bed.fake.scratch().join(format!("{shape}.gguf"));
+        let request = SynthRequest {
+            shape: shape.to_owned(),
+            output: output.clone(),
+            sparse: true,
+            seed: 0,
+        };
+        let models = &self.ports.models;
+        models
+            .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
+            .unwrap();
+        output
     }
 
     /// The same desk on another machine.

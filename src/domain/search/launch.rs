@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
 
 use crate::domain::types::{Launch, Settings};
 
@@ -109,6 +110,32 @@ impl SearchSpace {
             fields.extend(self.effect(dimension, value)?.expect);
         }
         Ok(fields)
+    }
+
+    /// Digest of what settings, each `(dimension, value)`, mean to llama.cpp's programs: it stays the same while each of
+    /// them does, whatever else the space holds. SHA-256, lower-case hex.
+    ///
+    /// # Errors
+    /// A setting the space does not know.
+    pub fn digest<'a>(
+        &self,
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<String, SettingsError> {
+        let mut hash = Sha256::new();
+        for (dimension, value) in settings {
+            let effect = self.effect(dimension, value)?;
+            let meaning = serde_json::json!([
+                dimension,
+                value,
+                effect.bench,
+                effect.server,
+                effect.env,
+                effect.expect
+            ]);
+            hash.update(meaning.to_string());
+        }
+        let hex = |hex: String, byte: &u8| hex + &format!("{byte:02x}");
+        Ok(hash.finalize().iter().fold(String::new(), hex))
     }
 
     /// Reads `flash-attn=on ubatch=1024`; `stock` and nothing at all are the stock runtime.

@@ -243,7 +243,7 @@ fn refused_whole(
         return Some("the device is a software renderer, not a GPU".to_owned());
     }
     if !dimension.exact && !rules.allow_kv_quant {
-        return Some("reduces precision: allow it with --allow-kv-quant".to_owned());
+        return Some("reduces precision, which this search does not allow".to_owned());
     }
     if let Some(flag) = &dimension.flag
         && !capabilities.bench_flags.contains(flag)

@@ -61,6 +61,13 @@ impl Ring {
         self.points.push_back((at.0, value));
     }
 
+    /// The value that came last, and when.
+    pub fn last(&self) -> Option<(Timestamp, f64)> {
+        self.points
+            .back()
+            .map(|&(at, value)| (Timestamp(at), value))
+    }
+
     /// Lowest and highest values from `from` to `to`, both included, in at most `n` + 1 columns of equal width; columns
     /// without readings are left out. Columns lie on a fixed grid: they do not flicker as a window moves along.
     pub fn columns(&self, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
@@ -118,7 +125,7 @@ impl Ring {
 /// The rings of every series that was ever read.
 #[derive(Debug, Clone)]
 pub struct Rings {
-    rings: BTreeMap<SeriesId, Ring>,
+    by_series: BTreeMap<SeriesId, Ring>,
     capacity: usize,
     interval_ms: u32,
 }
@@ -131,9 +138,17 @@ impl Rings {
     pub fn new(interval_ms: u32) -> Self {
         let interval_ms = interval_ms.max(1);
         Self {
-            rings: BTreeMap::new(),
+            by_series: BTreeMap::new(),
             capacity: (Self::HOUR_MS / interval_ms) as usize,
             interval_ms,
+        }
+    }
+
+    /// Rings that forget nothing: for a stored session.
+    pub fn whole(interval_ms: u32) -> Self {
+        Self {
+            capacity: usize::MAX,
+            ..Self::new(interval_ms)
         }
     }
 
@@ -142,10 +157,10 @@ impl Rings {
         let (capacity, interval_ms) = (self.capacity, self.interval_ms);
         for reading in readings {
             // Looked up before it is made: the id is copied once per series, not once per reading.
-            match self.rings.get_mut(&reading.series) {
+            match self.by_series.get_mut(&reading.series) {
                 Some(ring) => ring.push(reading.at, reading.value),
                 None => self
-                    .rings
+                    .by_series
                     .entry(reading.series.clone())
                     .or_insert_with(|| Ring::new(capacity, interval_ms))
                     .push(reading.at, reading.value),
@@ -155,11 +170,11 @@ impl Rings {
 
     /// The series that were read, by source.
     pub fn series(&self) -> impl Iterator<Item = &SeriesId> {
-        self.rings.keys()
+        self.by_series.keys()
     }
 
     /// The ring of a series; `None` where it was never read.
     pub fn get(&self, series: &SeriesId) -> Option<&Ring> {
-        self.rings.get(series)
+        self.by_series.get(series)
     }
 }

@@ -13,7 +13,9 @@ use crate::domain::types::Timestamp;
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
 pub use history::{changes_words, field_change, grouped, when};
-pub use result::{confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence};
+pub use result::{
+    confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence, verdict_title,
+};
 pub use settings::{setting_title, settings_phrase, settings_words};
 pub use shell::shell_command;
 
@@ -139,8 +141,11 @@ pub fn moment(at: Timestamp) -> String {
     )
 }
 
-/// The same text with its first letter in upper case.
+/// The same text with its first letter in upper case; `llama.cpp` and its programs keep their names.
 pub fn capitalised(text: &str) -> String {
+    if text.starts_with("llama") {
+        return text.to_owned();
+    }
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(chars).collect()

@@ -3,11 +3,27 @@
 use crate::domain::search::{Refusal, Rejection};
 use crate::domain::types::{Comparison, Settings, Verdict};
 
-use super::{capitalised, clean, effect, settings_phrase};
+use super::{capitalised, clean, effect, quantity, rate_decimals, settings_phrase};
 
 /// `Graphics queue on: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
 pub fn verdict_sentence(subject: &str, comparison: &Comparison) -> String {
     format!("{}: {}", clean(subject), effect(comparison))
+}
+
+/// A title: the verdict word and both means, `Improved: 22.8 → 38.1 t/s`; what is not shown to differ has no arrow.
+pub fn verdict_title(label: &str, comparison: &Comparison) -> String {
+    let (a, unit) = quantity(label, comparison.baseline.mean);
+    let (b, _) = quantity(label, comparison.candidate.mean);
+    let decimals = rate_decimals(a, comparison.baseline.cv_pct)
+        .min(rate_decimals(b, comparison.candidate.cv_pct));
+    match comparison.verdict {
+        Verdict::Improved | Verdict::Regressed => {
+            let word = capitalised(&comparison.verdict.to_string());
+            format!("{word}: {a:.decimals$} → {b:.decimals$} {unit}")
+        }
+        Verdict::Unchanged => format!("Unchanged: {a:.decimals$} {unit} either way"),
+        Verdict::Inconclusive => "Inconclusive: no difference could be shown".to_owned(),
+    }
 }
 
 /// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
@@ -65,6 +81,7 @@ pub fn refusal_words(refusal: &Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::types::{ArmSummary, SampleUnit};
 
     #[test]
     fn stock_stays_only_where_it_runs() {
@@ -76,6 +93,37 @@ mod tests {
         assert_eq!(
             nothing_beat(&queue, false),
             "Stock does not run here; graphics queue on does, and nothing beat it in screening"
+        );
+    }
+
+    #[test]
+    fn a_title_claims_no_more_than_the_verdict() {
+        let arm = |mean: f64| ArmSummary {
+            mean,
+            cv_pct: Some(0.3),
+            n: 8,
+            runs: vec![mean; 8],
+        };
+        let judged = |verdict| Comparison {
+            baseline: arm(22.81),
+            candidate: arm(38.2),
+            change_pct: 67.5,
+            ci95_pct: Some([67.0, 68.0]),
+            hedges_g: None,
+            t: None,
+            df: None,
+            p: None,
+            unit: SampleUnit::Runs,
+            verdict,
+            reason: String::new(),
+        };
+        let title = |verdict| verdict_title("tg128", &judged(verdict));
+        assert_eq!(title(Verdict::Improved), "Improved: 22.8 → 38.2 t/s");
+        assert_eq!(title(Verdict::Regressed), "Regressed: 22.8 → 38.2 t/s");
+        assert_eq!(title(Verdict::Unchanged), "Unchanged: 22.8 t/s either way");
+        assert_eq!(
+            title(Verdict::Inconclusive),
+            "Inconclusive: no difference could be shown"
         );
     }
 

@@ -33,7 +33,7 @@ impl Clock for ByHand {
 struct Counter(Arc<ByHand>, f64);
 
 impl TelemetrySource for Counter {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "counter"
     }
 
@@ -54,10 +54,12 @@ fn series(metric: Metric) -> SeriesId {
     }
 }
 
+type Batch = (i64, Vec<f64>);
+
 struct Bench {
     clock: Arc<ByHand>,
     /// Every batch: its session and its values.
-    batches: Arc<Mutex<Vec<(i64, Vec<f64>)>>>,
+    batches: Arc<Mutex<Vec<Batch>>>,
     measured: Measured,
     work: Work,
     ticks: Receiver<Tick>,
@@ -98,7 +100,7 @@ impl Bench {
         self.work.tick();
     }
 
-    fn batches(&self) -> Vec<(i64, Vec<f64>)> {
+    fn batches(&self) -> Vec<Batch> {
         self.batches.lock().unwrap().clone()
     }
 }
@@ -157,7 +159,8 @@ fn a_slow_reader_loses_ticks_and_holds_nothing_up() {
     assert_eq!(values.len(), TICKS_WAITING);
     assert_eq!((values[0], values[TICKS_WAITING - 1]), (1.0, 64.0));
     bench.next();
-    assert_eq!(bench.ticks.recv().unwrap().readings[0].value, 75.0);
+    let next = bench.ticks.recv().unwrap().readings.remove(0);
+    assert_eq!((next.series, next.value), (series(Metric::Power), 75.0));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::engine::prepare::{TuneConfig, Workplace};
 use crate::engine::report::{self, TuneDocument};
 use crate::ports::{NewProfile, Session, SessionKind, SessionState, StoredVerdict};
 
-use super::{config_of, no_session};
+use super::{config_of, no_session, same_space};
 
 /// Stores the winner of a search that ended `improved`; the profile there is already, where it was stored before.
 ///
@@ -27,10 +27,12 @@ pub fn save_profile(session: i64, ports: &Ports) -> Result<Profile, JobError> {
         runtime: found.begun.runtime.clone(),
         model: found.begun.model.clone(),
         target: config.target.clone(),
+        space: ports.space.current(),
     };
+    same_space(session, "saved", &config, &place.space)?;
     let profile = save(&place, &config, session, &outcome, &run_ids, ports)?
         .ok_or_else(|| no_winner(session))?;
-    tell_document(found, &profile, &outcome, &run_ids, ports)?;
+    tell_document(found, &profile, &outcome, &run_ids, &place.space, ports)?;
     Ok(profile)
 }
 
@@ -70,6 +72,7 @@ fn tell_document(
     profile: &Profile,
     outcome: &TuneOutcome,
     run_ids: &[i64],
+    space: &SearchSpace,
     ports: &Ports,
 ) -> Result<(), JobError> {
     let Some(mut end) = session.end else {
@@ -81,7 +84,7 @@ fn tell_document(
     if document.profile.is_some() {
         return Ok(());
     }
-    document.profile = Some(report::profile_document(profile, outcome, run_ids));
+    document.profile = Some(report::profile_document(profile, outcome, run_ids, space));
     document.saveable = false;
     end.result = serde_json::to_value(&document)
         .map_err(|e| JobError::new("result", format!("the result could not be written: {e}")))?;
@@ -105,9 +108,9 @@ pub(super) fn save(
     if let Some(stored) = stored.into_iter().find(|p| p.session == session) {
         return Ok(Some(stored));
     }
-    let space = SearchSpace::shipped();
     let launch = |tool| {
-        space
+        place
+            .space
             .launch(&settings, tool)
             .map_err(|e| JobError::new("settings", e.to_string()))
     };

@@ -46,7 +46,9 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         }
         ("tune" | "ab", _) => {
             tune::ended(state, link);
+            tune::ask_broken_off(link);
             history::refresh(state, link);
+            dashboard::ask_recent(state, link);
         }
         _ => {}
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::domain::search::interleaved;
 use crate::domain::stats::{Ordered, confirm};
 use crate::domain::types::{Comparison, PlannedRun, Settings, Side, Stage, Timestamp};
-use crate::engine::message::{CandidateResult, Event, EventKind, JobId, Outcome, StageInfo};
+use crate::engine::message::{
+    CandidateResult, Event, EventKind, JobError, JobId, Outcome, StageInfo,
+};
 use crate::engine::report::ConfirmationDocument;
 use crate::ports::{CancelMode, Notice};
 
@@ -152,6 +154,14 @@ impl JobView {
     /// It starts llama-bench.
     pub fn measures(&self) -> bool {
         matches!(self.kind.as_str(), "tune" | "ab")
+    }
+
+    /// Why this job failed, if it is of this kind and did.
+    pub fn failed_as(&self, kind: &str) -> Option<&JobError> {
+        match &self.outcome {
+            Some(Outcome::Failed { error }) if self.kind == kind => Some(error),
+            _ => None,
+        }
     }
 
     /// Share done.

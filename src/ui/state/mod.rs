@@ -109,6 +109,7 @@ impl AppState {
     pub fn apply(&mut self, event: Event) {
         let owns = |view: &Option<JobView>, job: JobId| view.as_ref().is_some_and(|v| v.id == job);
         let view = if owns(&self.job, event.job) {
+            self.dashboard.live.note(&event);
             &mut self.job
         } else if owns(&self.errand, event.job) {
             &mut self.errand

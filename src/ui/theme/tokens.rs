@@ -38,6 +38,8 @@ pub struct Tokens {
     pub inconclusive: Color32,
     /// May spoil something.
     pub warning: Color32,
+    /// The same as the fill of a bar, never of text.
+    pub warning_fill: Color32,
 }
 
 const fn rgb(hex: u32) -> Color32 {
@@ -66,6 +68,7 @@ pub const DARK: Tokens = Tokens {
     unchanged: rgb(0x8e_98_a8),
     inconclusive: rgb(0xb3_9b_ff),
     warning: rgb(0xe8_b8_4a),
+    warning_fill: rgb(0xe8_b8_4a),
 };
 
 /// Light.
@@ -85,6 +88,7 @@ pub const LIGHT: Tokens = Tokens {
     unchanged: rgb(0x5a_65_76),
     inconclusive: rgb(0x6d_4f_d0),
     warning: rgb(0x85_5d_00),
+    warning_fill: rgb(0xdf_a8_2c),
 };
 
 impl Tokens {

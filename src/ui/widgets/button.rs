@@ -13,6 +13,7 @@ enum Rank {
     Primary,
     Secondary,
     Quiet,
+    Link,
 }
 
 /// A button.
@@ -54,6 +55,13 @@ impl<'a> Press<'a> {
         self
     }
 
+    /// As small as a caption and without a frame, for what belongs to the text above it.
+    #[must_use]
+    pub const fn link(mut self) -> Self {
+        self.rank = Rank::Link;
+        self
+    }
+
     /// With an icon before the label.
     #[must_use]
     pub const fn icon(mut self, icon: Icon) -> Self {
@@ -91,6 +99,8 @@ impl<'a> Press<'a> {
         match (self.rank, self.enabled) {
             (Rank::Primary, true) if hovered => (t.accent.gamma_multiply(0.88), t.on_accent),
             (Rank::Primary, true) => (t.accent, t.on_accent),
+            (Rank::Link, true) if hovered => (Color32::TRANSPARENT, t.text),
+            (Rank::Link, _) => (Color32::TRANSPARENT, t.muted),
             (Rank::Quiet, true) if hovered => (t.raised, t.text),
             (Rank::Quiet, true) => (Color32::TRANSPARENT, t.muted),
             (Rank::Secondary, true) if hovered => (t.hovered, t.text),
@@ -104,24 +114,34 @@ impl<'a> Press<'a> {
 impl Widget for Press<'_> {
     fn ui(self, ui: &mut Ui) -> Response {
         let t = tokens(ui);
+        let points = if self.rank == Rank::Link {
+            size::CAPTION
+        } else {
+            size::BODY
+        };
         let font = match self.rank {
-            Rank::Quiet => theme::body(size::BODY),
+            Rank::Quiet | Rank::Link => theme::body(points),
             _ => theme::strong(size::BODY),
         };
         let words = if self.icon_only { "" } else { self.label };
         let galley = ui
             .painter()
             .layout_no_wrap(words.to_owned(), font, Color32::PLACEHOLDER);
-        let icon_width = self.icon.map_or(0.0, |_| size::BODY * 1.25);
+        let icon_width = self.icon.map_or(0.0, |_| points * 1.25);
         let gap = if self.icon.is_some() && !words.is_empty() {
             space::S - 2.0
         } else {
             0.0
         };
-        let padding = if self.icon_only {
-            space::S
+        let padding = match self.rank {
+            Rank::Link => 0.0,
+            _ if self.icon_only => space::S,
+            _ => space::M + 2.0,
+        };
+        let height = if self.rank == Rank::Link {
+            20.0
         } else {
-            space::M + 2.0
+            space::CONTROL
         };
         let width = galley.size().x + icon_width + gap + 2.0 * padding;
         let sense = if self.enabled {
@@ -129,7 +149,7 @@ impl Widget for Press<'_> {
         } else {
             Sense::hover()
         };
-        let (rect, response) = ui.allocate_exact_size(vec2(width, space::CONTROL), sense);
+        let (rect, response) = ui.allocate_exact_size(vec2(width, height), sense);
         let (fill, ink) = self.colors(t, &response);
         let corner = CornerRadius::same(space::CONTROL_RADIUS);
         let painter = ui.painter();
@@ -140,13 +160,17 @@ impl Widget for Press<'_> {
         let mut x = rect.left() + padding;
         if let Some(icon) = self.icon {
             let at = pos2(x + icon_width / 2.0, rect.center().y);
-            icon_at(ui, icon, at, size::BODY, ink);
+            icon_at(ui, icon, at, points, ink);
             x += icon_width + gap;
         }
         let at = pos2(x, rect.center().y - galley.size().y / 2.0);
         ui.painter().galley(at, galley, ink);
         let enabled = self.enabled;
         response.widget_info(|| WidgetInfo::labeled(Role::Button, enabled, self.label));
+        if let Some(why_not) = self.why_not {
+            ui.ctx()
+                .accesskit_node_builder(response.id, |node| node.set_description(why_not));
+        }
         let response = match self.why_not.map(str::to_owned).or(self.tooltip) {
             Some(text) => response.on_hover_text(text),
             None => response,

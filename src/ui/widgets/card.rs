@@ -73,7 +73,8 @@ fn frame(t: &Tokens) -> Frame {
 
 fn head(ui: &mut Ui, text: &str, beside: Option<&str>) {
     let Some(beside) = beside else {
-        section(ui, text);
+        // As high as one with a caption.
+        ui.horizontal(|ui| section(ui, text));
         return;
     };
     // Side by side where both fit, below each other where not.

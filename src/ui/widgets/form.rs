@@ -69,7 +69,11 @@ pub fn segmented<T: Copy + PartialEq>(
     value: &mut T,
     choices: &[(T, &str)],
 ) -> Response {
-    ui.horizontal(|ui| {
+    // As wide as its parts: at the right end of a row they keep their order.
+    let parts = choices.iter().map(|(_, label)| segment_width(ui, label));
+    let width = parts.sum::<f32>() + space::XS * choices.len().saturating_sub(1) as f32;
+    let layout = Layout::left_to_right(Align::Center);
+    ui.allocate_ui_with_layout(vec2(width, space::CONTROL), layout, |ui| {
         ui.spacing_mut().item_spacing.x = space::XS;
         let mut all: Option<Response> = None;
         for (choice, label) in choices {
@@ -86,6 +90,12 @@ pub fn segmented<T: Copy + PartialEq>(
     })
     .inner
     .unwrap_or_else(|| ui.label(""))
+}
+
+fn segment_width(ui: &Ui, label: &str) -> f32 {
+    let (font, ink) = (theme::strong(size::SMALL), tokens(ui).text);
+    let galley = ui.painter().layout_no_wrap(label.to_owned(), font, ink);
+    galley.size().x + 2.0 * space::M
 }
 
 fn segment(ui: &mut Ui, chosen: bool, label: &str) -> Response {

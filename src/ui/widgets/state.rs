@@ -3,7 +3,7 @@
 
 use eframe::egui::{Align, Layout, Sense, Ui, vec2};
 
-use crate::domain::text::clean;
+use crate::domain::text::{capitalised, clean};
 use crate::engine::message::JobError;
 use crate::ports::{Notice, NoticeLevel};
 use crate::ui::theme::icons::Icon;
@@ -114,12 +114,12 @@ pub fn failed(ui: &mut Ui, error: &JobError) {
         let (rect, _) = ui.allocate_exact_size(vec2(20.0, 20.0), Sense::hover());
         icon_at(ui, Icon::Problem, rect.center(), 16.0, color);
         ui.vertical(|ui| {
-            section(ui, clean(&error.headline));
+            section(ui, capitalised(&clean(&error.headline)));
             for cause in &error.cause {
                 code(ui, clean(cause));
             }
             if let Some(hint) = &error.hint {
-                label(ui, clean(hint));
+                label(ui, capitalised(&clean(hint)));
             }
             ui.add_space(space::XS);
             let copy = Press::new("Copy details").icon(Icon::Copy).quiet();

@@ -32,7 +32,6 @@ pub fn ask_scan(state: &mut AppState, link: &Link) {
     state.findings.ask();
     let model = state.model_path();
     link.ask(Worker::System, scan::scan, |state, link, scan| {
-        state.notices.clone_from(&scan.notices);
         state.scan.answer(Ok(scan));
         super::history::ask_profiles(state, link);
     });

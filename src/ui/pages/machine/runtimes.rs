@@ -14,7 +14,7 @@ use crate::ui::state::{AppState, JobView};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
-    Card, Cells, Column, Press, Table, Width, caption, muted, progress, status,
+    Card, Cells, Column, Press, Table, Width, caption, failed, muted, progress, status,
 };
 
 use super::ask_scan;
@@ -43,6 +43,13 @@ pub fn card(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, scan: &Scan, height:
             .filter(|j| j.is_running() && j.kind == "install")
         {
             installing(ui, job, cx);
+        }
+        if let Some(error) = state
+            .errand
+            .as_ref()
+            .and_then(|job| job.failed_as("install"))
+        {
+            failed(ui, error);
         }
         ui.add_space(space::S);
         ui.horizontal_wrapped(|ui| actions(ui, state, cx, scan));

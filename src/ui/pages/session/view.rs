@@ -31,6 +31,8 @@ pub struct SessionView {
     pub goal: Goal,
     /// Model file.
     pub model_path: PathBuf,
+    /// The verdict and both means.
+    pub title: String,
     /// The result in one sentence.
     pub headline: String,
     /// What stands under it.
@@ -134,6 +136,7 @@ impl SessionView {
             started_at: begun.started_at,
             goal: begun.goal,
             model_path: begun.model.path.clone(),
+            title: clean(&story.title()),
             headline: clean(&story.headline()),
             judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),

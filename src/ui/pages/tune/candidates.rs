@@ -9,7 +9,7 @@ use crate::engine::report::DryRun;
 use crate::ui::app::Cx;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::{space, tokens};
+use crate::ui::theme::tokens;
 use crate::ui::widgets::{
     Card, Column, Press, Table, Width, badge, caption, columns, failed, loading_note, muted,
     page_header, status, strong,
@@ -59,7 +59,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => tried(ui, &plan, height),
             _ => {
                 effort(ui, &plan, state);
-                ui.add_space(space::S);
                 refused(ui, &plan);
             }
         },
@@ -81,6 +80,13 @@ fn under(plan: &DryRun) -> String {
 
 fn why_not_start(state: &AppState, plan: Option<&DryRun>) -> Option<&'static str> {
     match plan {
+        _ if state
+            .errand
+            .as_ref()
+            .is_some_and(|j| j.is_running() && j.kind == "serve") =>
+        {
+            Some("stop the server first: it would spoil the measurement")
+        }
         _ if state.is_busy() => Some("something else is running"),
         None => Some("the plan is not there yet"),
         Some(plan) if plan.candidates.is_empty() => Some("nothing can be tried here"),

@@ -7,7 +7,6 @@ use crate::domain::text::{clean, count, quantity, settings_words};
 use crate::report::figures::{arm_rows, cell, interval_row, metric_title};
 use crate::ui::charts;
 use crate::ui::state::{JobView, LiveConfirmation};
-use crate::ui::theme::space;
 use crate::ui::widgets::{Card, caption, muted};
 
 /// The cards.
@@ -23,7 +22,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         .and_then(|judged| judged.verdict)
         .map_or(Role::Accent, Role::of);
     interval(ui, live, &label, role);
-    ui.add_space(space::S);
     let plan = format!(
         "{} + {} runs of {}, fixed before the first",
         live.processes,
@@ -43,7 +41,6 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
                 ),
             );
         });
-    ui.add_space(space::S);
     Card::new("Every run")
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {

@@ -32,6 +32,9 @@ const GOALS: &[(Goal, &str, &str)] = &[
     ),
 ];
 
+/// Minutes a search may take, as offered; 0 is no limit.
+pub const LIMITS: &[(u32, &str)] = &[(10, "10 min"), (30, "30 min"), (60, "1 h"), (0, "None")];
+
 /// Draws the step.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     page_header(
@@ -89,8 +92,7 @@ fn limits(ui: &mut Ui, state: &mut AppState, height: f32) {
         );
         ui.add_space(space::S);
         field(ui, "Time limit", "After it, no further candidate is begun; the confirmation is always finished", |ui| {
-            let limits = [(10, "10 min"), (30, "30 min"), (60, "1 h"), (0, "None")];
-            segmented(ui, &mut state.tune.limit_minutes, &limits)
+            segmented(ui, &mut state.tune.limit_minutes, LIMITS)
         });
         toggle(ui, &mut state.tune.more, "Show rarely needed choices");
         if state.tune.more {

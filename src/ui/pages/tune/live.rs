@@ -3,14 +3,13 @@
 use eframe::egui::Ui;
 
 use crate::domain::text::{capitalised, clean, count, settings_words, span};
-use crate::domain::types::Goal;
 use crate::engine::message::Outcome;
 use crate::engine::tune::NOTHING_RUNS;
 use crate::ports::CancelMode;
 use crate::ui::app::{Cx, Order};
 use crate::ui::state::{AppState, Dialog, JobView, Page};
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::{space, tokens};
+use crate::ui::theme::tokens;
 use crate::ui::widgets::{
     Card, Column, Press, Table, Width, caption, columns, empty, failed, label, muted, notice_line,
     page_header, progress, status,
@@ -99,13 +98,7 @@ fn follow(state: &mut AppState, job: &JobView) {
 }
 
 fn heading(state: &AppState) -> String {
-    match state.tune.goal {
-        Goal::Generation => "Tune for generation speed",
-        Goal::Prompt => "Tune for prompt speed",
-        Goal::Request => "Tune for whole requests",
-        Goal::Energy => "Tune for tokens per joule",
-    }
-    .to_owned()
+    format!("Tune for {}", super::goal_words(state.tune.goal))
 }
 
 fn under(job: &JobView) -> String {
@@ -154,14 +147,11 @@ fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: O
 
 fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
     now(ui, job);
-    ui.add_space(space::S);
     candidates(ui, job);
     if job.is_running() {
-        ui.add_space(space::S);
         ui.horizontal_wrapped(|ui| controls(ui, state, cx, job));
     }
     if !job.notices.is_empty() {
-        ui.add_space(space::S);
         Card::new("Noticed").show(ui, |ui| {
             for notice in &job.notices {
                 notice_line(ui, notice);

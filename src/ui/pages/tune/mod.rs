@@ -14,16 +14,20 @@ use std::sync::Arc;
 
 use eframe::egui::Ui;
 
+use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
 use crate::engine::message::{Command, Outcome, TuneRequest};
 use crate::engine::report::DryRun;
-use crate::engine::{models, prepare};
+use crate::engine::{models, prepare, resume as unfinished};
+use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::pages::session::SessionView;
+use crate::ui::pages::settings;
 use crate::ui::state::{AppState, JobView, Page};
 use crate::ui::widgets::Loadable;
 
+pub use goal::LIMITS;
 pub use result::serving;
 pub use steps::Step;
 
@@ -66,6 +70,8 @@ pub struct State {
     running: Option<TuneRequest>,
     /// The result, in full.
     result: Loadable<Arc<SessionView>>,
+    /// The newest search, where it was broken off, and its model.
+    broken_off: Option<(SessionLine, PathBuf)>,
 }
 
 impl Default for State {
@@ -89,19 +95,48 @@ impl Default for State {
             looking_at: None,
             running: None,
             result: Loadable::Unasked,
+            broken_off: None,
         }
     }
 }
 
-/// Begins a new tuning; what runs goes on and can be looked at again.
-pub fn begin_anew(state: &mut AppState) {
+impl State {
+    /// Takes what the settings propose.
+    pub fn begin_with(&mut self, settings: &AppSettings) {
+        self.limit_minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
+    }
+
+    /// What would be tried must be asked again.
+    pub fn forget_plan(&mut self) {
+        self.plan = Loadable::Unasked;
+        self.planned = None;
+    }
+}
+
+/// Begins a new tuning, unless one is running: `false` then.
+pub fn begin_anew(state: &mut AppState) -> bool {
     if state.job.as_ref().is_some_and(JobView::is_running) {
-        return;
+        return false;
     }
     let kept = std::mem::take(&mut state.tune);
     state.tune.goal = kept.goal;
     state.tune.path = kept.path;
+    state.tune.broken_off = kept.broken_off;
+    state.tune.begin_with(&state.settings);
     state.job = None;
+    true
+}
+
+/// Asks whether the newest search was broken off: by a crash, a pause or a cancel.
+pub fn ask_broken_off(link: &Link) {
+    link.ask(
+        Worker::Store,
+        unfinished::broken_off,
+        |state, _, found| match found {
+            Ok(found) => state.tune.broken_off = found,
+            Err(error) => state.complain(error.headline),
+        },
+    );
 }
 
 /// Draws the page.
@@ -140,10 +175,11 @@ pub fn take_model(state: &mut AppState, link: &Link, path: &Path) {
     link.ask(
         Worker::System,
         move |ports| ports.models.inspect(&path).map_err(Into::into),
-        |state, _, read: Result<ModelInfo, _>| {
+        |state, link, read: Result<ModelInfo, _>| {
             if let Ok(model) = &read {
                 state.model = Some(model.clone());
                 state.settings.remember_model(model.path.clone());
+                settings::store(state, link);
                 state.tune.plan = Loadable::Unasked;
             }
             state.tune.inspected.answer(read);
@@ -160,6 +196,16 @@ pub fn model_made(state: &mut AppState, link: &Link, result: &serde_json::Value)
     }
 }
 
+/// What is to become better.
+const fn goal_words(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Generation => "generation speed",
+        Goal::Prompt => "prompt speed",
+        Goal::Request => "whole requests",
+        Goal::Energy => "tokens per joule",
+    }
+}
+
 /// What the wizard's form asks for.
 fn request(state: &AppState) -> Option<TuneRequest> {
     let form = &state.tune;
@@ -171,6 +217,7 @@ fn request(state: &AppState) -> Option<TuneRequest> {
         processes: form.processes,
         time_limit_secs: (form.limit_minutes > 0).then(|| f64::from(form.limit_minutes) * 60.0),
         depth: form.depth,
+        memory_reserve: Some(state.settings.vram_reserve),
         save: false,
         ..TuneRequest::new(state.model.as_ref()?.path.clone())
     })
@@ -206,6 +253,10 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
 
 /// Goes on with a stored session that was paused, cancelled or broken off.
 pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
+    if state.model_path().as_ref() != Some(&model) {
+        take_model(state, cx.link, &model);
+    }
+    state.tune.broken_off = None;
     let mut request = state.tune.running.take().unwrap_or_else(|| TuneRequest {
         save: false,
         ..TuneRequest::new(model.clone())

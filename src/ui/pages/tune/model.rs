@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use eframe::egui::{ScrollArea, TextEdit, Ui, WidgetInfo, accesskit::Role};
 
 use crate::domain::settings::AppSettings;
-use crate::domain::text::{clean, parameters};
+use crate::domain::text::{clean, count, parameters};
 use crate::domain::types::{ModelInfo, ModelKind, ModelListing};
 use crate::engine::message::Command;
 use crate::engine::models::{models_dir, needs};
@@ -17,11 +17,11 @@ use crate::ui::state::{AppState, Page};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
-    Card, Cells, Column, Press, Table, Width, caption, columns, failed, loading_note, muted,
+    Card, Cells, Column, Press, Table, Width, caption, columns, failed, label, loading_note, muted,
     page_header, progress, search_field, select, status, strong,
 };
 
-use super::{Step, ask_models, steps, take_model};
+use super::{Step, ask_models, goal_words, resume, steps, take_model};
 
 /// Most models listed at once: a search narrows it down.
 const SHOWN: usize = 100;
@@ -43,6 +43,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     if let Some(step) = steps::line(ui, Step::Model, |step| step == Step::Model) {
         state.tune.step = step;
     }
+    broken_off(ui, state, cx);
     columns(
         ui,
         "model",
@@ -51,7 +52,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => found(ui, state, cx, height),
             _ => {
                 chosen(ui, state, cx);
-                ui.add_space(space::S);
                 make(ui, state, cx);
             }
         },
@@ -66,6 +66,36 @@ fn why_not_next(state: &AppState) -> Option<&'static str> {
         return Some("install llama.cpp first, or add a folder that holds it");
     }
     None
+}
+
+/// A search that was broken off comes first: its runs are kept.
+fn broken_off(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    let Some((line, model)) = state.tune.broken_off.clone() else {
+        return;
+    };
+    Card::new("A tuning was broken off").show(ui, |ui| {
+        let kept = count(line.runs, "run");
+        let goal = goal_words(line.goal);
+        label(
+            ui,
+            format!(
+                "{} for {goal}, session {}: {kept} kept",
+                clean(&line.model),
+                line.id
+            ),
+        );
+        ui.horizontal_wrapped(|ui| {
+            let go_on = Press::new("Go on with it").icon(Icon::Play).primary();
+            let busy = state.is_busy().then_some("something else is running");
+            if ui.add(go_on.unless(busy)).clicked() {
+                state.tune.goal = line.goal;
+                resume(state, cx, line.id, model);
+            }
+            if ui.add(Press::new("Not now").quiet()).clicked() {
+                state.tune.broken_off = None;
+            }
+        });
+    });
 }
 
 fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {

@@ -30,9 +30,12 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     };
-    page_header(ui, &view.headline, &view.judgement, |ui| {
-        actions(ui, state, cx, &view)
-    });
+    let under = if view.title == view.headline {
+        view.judgement.clone()
+    } else {
+        format!("{} · {}", view.headline, view.judgement)
+    };
+    page_header(ui, &view.title, &under, |ui| actions(ui, state, cx, &view));
     if let Some(step) = steps::line(ui, Step::Result, |step| step >= Step::Screening) {
         state.tune.step = step;
         state.tune.looking_at = Some(step);
@@ -128,13 +131,15 @@ fn run_server(state: &AppState, cx: &mut Cx) {
 
 /// The server that was started here.
 pub fn serving(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
-    let Some(job) = state
-        .errand
-        .as_ref()
-        .filter(|j| j.kind == "serve" && j.is_running())
-    else {
+    let Some(job) = state.errand.as_ref().filter(|j| j.kind == "serve") else {
         return;
     };
+    if let Some(error) = job.failed_as("serve") {
+        Card::new("llama-server").show(ui, |ui| failed(ui, error));
+    }
+    if !job.is_running() {
+        return;
+    }
     Card::new("llama-server").show(ui, |ui| {
         let t = tokens(ui);
         match &job.serving {

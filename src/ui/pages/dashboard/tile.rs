@@ -1,0 +1,327 @@
+//! One tile: a sensor's value, its least, mean and greatest over the time shown, and its line.
+
+use std::collections::HashMap;
+
+use eframe::egui::{Align, Label, Layout, RichText, Ui, vec2};
+
+use crate::chart::{Lines, Role, Scene, Shade};
+use crate::domain::settings::{AppSettings, MemoryUnits};
+use crate::domain::telemetry::{HOST, Metric, Ring, Rings, SeriesId, Summary};
+use crate::domain::text::clean;
+use crate::domain::types::{Bytes, Timestamp};
+use crate::engine::scan::Scan;
+use crate::ui::charts;
+use crate::ui::theme::{self, size, space, tokens};
+use crate::ui::widgets::{Card, caption, caption_text, muted};
+
+use super::live::Span;
+
+/// Height of the line, points.
+const HEIGHT: f32 = 92.0;
+/// Points that one column of a line takes.
+const COLUMN: f32 = 2.0;
+/// A line moves in steps of this share of the time shown: smaller ones cannot be seen.
+const STEPS: i64 = 1200;
+
+/// The time shown, and what is known of it.
+pub struct View<'a> {
+    /// Readings.
+    pub rings: &'a Rings,
+    /// Runs.
+    pub spans: Vec<&'a Span>,
+    /// Begin.
+    pub from: Timestamp,
+    /// End.
+    pub to: Timestamp,
+    /// The readings go on: the value is the last, unless it is older than so many milliseconds. `None` is a stored
+    /// session, whose value is the mean.
+    pub fresh_ms: Option<i64>,
+    /// The session shown; 0 is now.
+    pub session: i64,
+}
+
+/// What a tile draws, kept until its readings or its width change.
+#[derive(Debug)]
+struct Kept {
+    key: Key,
+    scene: Scene,
+    summary: Option<Summary>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Key {
+    session: i64,
+    span_ms: i64,
+    step: i64,
+    width: u32,
+    units: MemoryUnits,
+}
+
+/// The tiles as they were drawn last.
+#[derive(Debug, Default)]
+pub struct Tiles(HashMap<SeriesId, Kept>);
+
+/// The series that get a tile: a counter that only rises and a flag say nothing as a line.
+pub fn shown(rings: &Rings) -> Vec<&SeriesId> {
+    let all = rings.series();
+    all.filter(|s| !matches!(s.metric, Metric::Energy | Metric::Throttled))
+        .collect()
+}
+
+impl Tiles {
+    /// Draws the tile of a series.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        series: &SeriesId,
+        view: &View,
+        settings: &AppSettings,
+        scan: Option<&Scan>,
+    ) {
+        let Some(ring) = view.rings.get(series) else {
+            return;
+        };
+        Card::bare().show(ui, |ui| {
+            let scale = Scale::of(series.metric, settings.memory_units);
+            let most = most(series, scan);
+            let kept = self.kept(series, ring, view, &scale, most, ui.available_width());
+            head(
+                ui,
+                series.metric,
+                &value_words(ring, kept.summary, view, &scale),
+            );
+            let beside = beside(series, view, settings, scan, most);
+            second_line(ui, kept.summary, &scale, &beside);
+            ui.add_space(space::XS);
+            charts::show(ui, &kept.scene);
+        });
+    }
+
+    fn kept(
+        &mut self,
+        series: &SeriesId,
+        ring: &Ring,
+        view: &View,
+        scale: &Scale,
+        most: Option<f64>,
+        width: f32,
+    ) -> &Kept {
+        let span_ms = (view.to.0 - view.from.0).max(1);
+        let key = Key {
+            session: view.session,
+            span_ms,
+            step: view.to.0 / (span_ms / STEPS).max(1),
+            width: width as u32,
+            units: scale.units,
+        };
+        let make = |key: Key| Kept {
+            scene: lines(series, ring, view, scale, most, width).scene(width),
+            summary: ring.summary(view.from, view.to),
+            key,
+        };
+        match self.0.entry(series.clone()) {
+            std::collections::hash_map::Entry::Occupied(known) if known.get().key == key => {
+                known.into_mut()
+            }
+            std::collections::hash_map::Entry::Occupied(known) => {
+                let kept = known.into_mut();
+                *kept = make(key);
+                kept
+            }
+            std::collections::hash_map::Entry::Vacant(free) => free.insert(make(key)),
+        }
+    }
+}
+
+/// How a metric's values are written.
+struct Scale {
+    factor: f64,
+    unit: &'static str,
+    units: MemoryUnits,
+}
+
+impl Scale {
+    fn of(metric: Metric, units: MemoryUnits) -> Self {
+        let decimal = units == MemoryUnits::Decimal;
+        let (factor, unit) = match (metric.unit(), decimal) {
+            ("B", false) => (1.0 / Bytes::gib(1).0 as f64, "GiB"),
+            ("B", true) => (1e-9, "GB"),
+            ("B/s", false) => (1.0 / Bytes::mib(1).0 as f64, "MiB/s"),
+            ("B/s", true) => (1e-6, "MB/s"),
+            (unit, _) => (1.0, unit),
+        };
+        Self {
+            factor,
+            unit,
+            units,
+        }
+    }
+
+    fn number(&self, value: f64) -> String {
+        let value = value * self.factor;
+        let decimals = match self.unit {
+            "GiB" | "GB" => 2,
+            "W" if value < 10.0 => 1,
+            "MiB/s" | "MB/s" if value < 10.0 => 1,
+            _ => 0,
+        };
+        format!("{value:.decimals$}").replace('-', "−")
+    }
+
+    fn words(&self, value: f64) -> String {
+        format!("{} {}", self.number(value), self.unit)
+    }
+}
+
+fn lines(
+    series: &SeriesId,
+    ring: &Ring,
+    view: &View,
+    scale: &Scale,
+    most: Option<f64>,
+    width: f32,
+) -> Lines {
+    let secs = |at: Timestamp| (at.0 - view.to.0) as f64 / 1000.0;
+    let mut columns = Vec::new();
+    for column in ring.columns(view.from, view.to, (width / COLUMN) as usize) {
+        let t = secs(column.t).min(0.0);
+        if !column.joined && !columns.is_empty() {
+            columns.push(crate::chart::Column { t, range: None });
+        }
+        let range = [column.min, column.max].map(|v| v * scale.factor);
+        columns.push(crate::chart::Column {
+            t,
+            range: Some(range),
+        });
+    }
+    let shades = view.spans.iter().map(|span| Shade {
+        from: secs(span.from),
+        to: secs(span.to),
+        hint: span.words.clone(),
+    });
+    Lines {
+        label: series.metric.title().to_owned(),
+        unit: scale.unit.to_owned(),
+        columns,
+        window: [secs(view.from), 0.0],
+        range: most.map(|most| [0.0, most * scale.factor]),
+        shades: shades.collect(),
+        role: role(series.metric),
+        height: HEIGHT,
+        labels: false,
+    }
+}
+
+const fn role(metric: Metric) -> Role {
+    match metric {
+        Metric::Power | Metric::Energy | Metric::CpuPower => Role::Power,
+        Metric::CoreClock | Metric::MemoryClock | Metric::Throttled => Role::Clock,
+        Metric::Temperature
+        | Metric::HotSpot
+        | Metric::MemoryTemperature
+        | Metric::FanSpeed
+        | Metric::FanLoad => Role::Temperature,
+        Metric::VramUsed | Metric::MemoryLoad => Role::Memory,
+        Metric::GpuLoad => Role::Load,
+        Metric::CpuLoad | Metric::RamUsed | Metric::DiskRead => Role::Host,
+    }
+}
+
+/// The most a series can be, in its metric's unit, where that is known.
+fn most(series: &SeriesId, scan: Option<&Scan>) -> Option<f64> {
+    match series.metric {
+        m if m.unit() == "%" => Some(100.0),
+        Metric::RamUsed => Some(scan?.machine.host.ram_total.0 as f64),
+        Metric::VramUsed => {
+            let memory = gpu(series, scan?)?.memory.as_ref()?;
+            Some(memory.vram.0 as f64)
+        }
+        _ => None,
+    }
+}
+
+fn gpu<'s>(series: &SeriesId, scan: &'s Scan) -> Option<&'s crate::domain::machine::Gpu> {
+    let here = |g: &&crate::domain::machine::Gpu| {
+        g.pci.is_some_and(|pci| pci.to_string() == series.source)
+    };
+    scan.gpus.iter().find(here)
+}
+
+fn value_words(ring: &Ring, summary: Option<Summary>, view: &View, scale: &Scale) -> String {
+    let Some(fresh_ms) = view.fresh_ms else {
+        return summary.map_or_else(String::new, |s| scale.words(s.mean));
+    };
+    match ring.last() {
+        Some((at, value)) if view.to.0 - at.0 <= fresh_ms => scale.words(value),
+        _ => "no reading".to_owned(),
+    }
+}
+
+/// What belongs beside a value: what it is out of, whose it is where there are several, whether clocks are held down.
+fn beside(
+    series: &SeriesId,
+    view: &View,
+    settings: &AppSettings,
+    scan: Option<&Scan>,
+    most: Option<f64>,
+) -> String {
+    let mut parts = Vec::new();
+    if let (Some(most), "B") = (most, series.metric.unit()) {
+        parts.push(format!("of {}", settings.memory(Bytes(most as u64))));
+    }
+    if series.metric == Metric::CoreClock {
+        parts.extend(throttling(series, view));
+    }
+    if let Some(scan) = scan.filter(|scan| scan.gpus.len() > 1 && series.source != HOST) {
+        parts.push(gpu(series, scan).map_or_else(|| series.source.clone(), |g| clean(&g.name)));
+    }
+    parts.join(" · ")
+}
+
+/// The share of the time in which a GPU held its clocks down.
+fn throttling(series: &SeriesId, view: &View) -> Option<String> {
+    let flag = SeriesId {
+        source: series.source.clone(),
+        metric: Metric::Throttled,
+    };
+    let summary = view.rings.get(&flag)?.summary(view.from, view.to)?;
+    Some(if summary.mean > 0.0 {
+        format!(
+            "throttled {:.0} % of the time",
+            (summary.mean * 100.0).max(1.0)
+        )
+    } else {
+        "no throttling".to_owned()
+    })
+}
+
+fn head(ui: &mut Ui, metric: Metric, value: &str) {
+    ui.horizontal(|ui| {
+        muted(ui, metric.title());
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let color = tokens(ui).text;
+            let font = theme::strong(size::HERO);
+            ui.add(Label::new(RichText::new(value).font(font).color(color)).truncate());
+        });
+    });
+}
+
+fn second_line(ui: &mut Ui, summary: Option<Summary>, scale: &Scale, beside: &str) {
+    let words = summary.map_or_else(
+        || "nothing in this time".to_owned(),
+        |s| {
+            let [min, mean, max] = [s.min, s.mean, s.max].map(|v| scale.number(v));
+            format!("min {min} · mean {mean} · max {max}")
+        },
+    );
+    ui.allocate_ui_with_layout(
+        vec2(ui.available_width(), 0.0),
+        Layout::left_to_right(Align::Center),
+        |ui| {
+            caption(ui, words);
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.add(Label::new(caption_text(ui, beside)).truncate());
+            });
+        },
+    );
+}

@@ -1,0 +1,100 @@
+//! Recorded sessions: the database they were kept in, and a runner that answers the engine with their runs, one by one.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Mutex;
+
+use flux::domain::types::{Run, RunOutcome, RunProgress, RunRequest};
+use flux::ports::{CancelToken, Runner, Store as _, StoredRun};
+use flux::store::{Access, SqliteStore};
+
+/// Three sessions on one NVIDIA H200 (`tests/recorded/README.md`): 1 is a tuning that ends improved.
+const H200: &str = "tests/recorded/h200-sessions.db.gz";
+
+/// Puts the recorded database into a data folder.
+pub fn restore(data: &Path) {
+    let packed = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(H200)).unwrap();
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    fs::create_dir_all(data).unwrap();
+    fs::write(data.join("flux.db"), bytes).unwrap();
+}
+
+/// The runs of a recorded session, in order.
+pub fn runs(session: i64) -> Vec<StoredRun> {
+    let dir = tempfile::tempdir().unwrap();
+    restore(dir.path());
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    store.runs(session).unwrap()
+}
+
+type Hold = Box<dyn Fn(&CancelToken) + Send + Sync>;
+
+/// Answers with a recording. What is asked must be what was recorded.
+pub struct Replay {
+    runs: Vec<StoredRun>,
+    next: Mutex<usize>,
+    hold: Option<(usize, Hold)>,
+}
+
+impl Replay {
+    /// Of this session.
+    pub fn new(session: i64) -> Self {
+        Self {
+            runs: runs(session),
+            next: Mutex::new(0),
+            hold: None,
+        }
+    }
+
+    /// `hold` is called before run `at`, from 0: the test looks at the app meanwhile.
+    #[must_use]
+    pub fn held_at(
+        mut self,
+        at: usize,
+        hold: impl Fn(&CancelToken) + Send + Sync + 'static,
+    ) -> Self {
+        self.hold = Some((at, Box::new(hold)));
+        self
+    }
+}
+
+impl Runner for Replay {
+    fn run(
+        &self,
+        request: &RunRequest,
+        cancel: &CancelToken,
+        progress: &mut dyn FnMut(RunProgress),
+    ) -> Run {
+        let at = {
+            let mut next = self.next.lock().unwrap();
+            *next += 1;
+            *next - 1
+        };
+        if let Some((_, hold)) = self.hold.as_ref().filter(|(place, _)| *place == at) {
+            progress(RunProgress {
+                test: request.tests[0].to_string(),
+                repetition: 2,
+                repetitions: request.repetitions,
+            });
+            hold(cancel);
+        }
+        let recorded = self
+            .runs
+            .get(at)
+            .expect("asked for a run that was never recorded");
+        assert_eq!(
+            recorded.planned.repetitions, request.repetitions,
+            "run {at}"
+        );
+        let mut run = recorded.run.clone();
+        if cancel.is_now() {
+            run.outcome = RunOutcome::Cancelled;
+        }
+        run
+    }
+}

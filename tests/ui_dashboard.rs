@@ -1,0 +1,352 @@
+//! The Dashboard page: scripted sensors live, a stored session again; found by role and label.
+#![cfg(all(feature = "test-support", feature = "gui"))]
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/app.rs"]
+mod app;
+#[path = "support/bench_runs.rs"]
+mod bench_runs;
+#[path = "support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "support/flux_cli.rs"]
+mod flux_cli;
+#[path = "support/scripted_engine.rs"]
+mod scripted_engine;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use app::Stage;
+use eframe::egui::{Key, Modifiers, Theme, vec2};
+use flux::domain::settings::AppSettings;
+use flux::domain::telemetry::{HOST, Metric, Reading, SeriesId};
+use flux::domain::types::{
+    PlannedRun, RawOutput, Run, RunOutcome, Settings, Side, Stage as RunStage, Timestamp,
+};
+use flux::engine::Ports;
+use flux::engine::message::{Event, EventKind};
+use flux::engine::telemetry::Tick;
+use flux::ports::{CancelMode, Clock, Store as _, Telemetry, TelemetrySource};
+use flux::ui::Message;
+use scripted_engine::{Answer, Desk, Gate, finished};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// 2026-11-30 00:00 UTC.
+const BEGIN: i64 = 1_795_996_800_000;
+const CARD: &str = "0000:01:00.0";
+
+struct HandClock(AtomicI64, Instant);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.1.elapsed()
+    }
+}
+
+/// Ticks one by one; the clock goes on by 100 ms with each, and stands when they are over.
+struct Script(Arc<HandClock>, Vec<Vec<(SeriesId, f64)>>);
+
+impl Telemetry for Script {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Self(self.0.clone(), self.1.clone()))]
+    }
+}
+
+impl TelemetrySource for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        if self.1.is_empty() {
+            return Vec::new();
+        }
+        self.0.0.fetch_add(100, Ordering::SeqCst);
+        self.1.remove(0)
+    }
+}
+
+fn series(source: &str, metric: Metric) -> SeriesId {
+    SeriesId {
+        source: source.to_owned(),
+        metric,
+    }
+}
+
+/// Ports whose sensors follow a script, every 100 ms.
+fn scripted(desk: &Desk, script: Vec<Vec<(SeriesId, f64)>>) -> Ports {
+    scripted_from(BEGIN, desk, script)
+}
+
+fn scripted_from(begin: i64, desk: &Desk, script: Vec<Vec<(SeriesId, f64)>>) -> Ports {
+    let clock = Arc::new(HandClock(AtomicI64::new(begin), Instant::now()));
+    let settings = AppSettings {
+        telemetry_interval_ms: 100,
+        ..AppSettings::default()
+    };
+    desk.ports.settings.save(&settings).unwrap();
+    Ports {
+        clock: clock.clone(),
+        telemetry: Arc::new(Script(clock, script)),
+        ..desk.ports.clone()
+    }
+}
+
+/// Lets the sensors speak until the page shows it.
+fn sense_until(stage: &mut Stage, label: &str) {
+    for _ in 0..100 {
+        if stage.shows(label) {
+            return;
+        }
+        let app = stage.harness.state_mut();
+        let readings = app.link().sense(PATIENCE).expect("sensors are read");
+        app.take(readings);
+        stage.harness.run_steps(2);
+    }
+    stage.must_show(label);
+}
+
+fn card_desk() -> Desk {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to("rx580-2048sp");
+    desk
+}
+
+#[test]
+fn tiles_show_what_the_sensors_say_and_nothing_else() {
+    let desk = card_desk();
+    let tick = |watts: f64, load: f64, ram: f64| {
+        vec![
+            (series(CARD, Metric::Power), watts),
+            (series(HOST, Metric::CpuLoad), load),
+            (series(HOST, Metric::RamUsed), ram * 1_073_741_824.0),
+        ]
+    };
+    let script = vec![
+        tick(60.0, 10.0, 4.0),
+        tick(121.0, 30.0, 5.0),
+        tick(87.0, 50.0, 9.0),
+    ];
+    let mut stage = Stage::new(scripted(&desk, script));
+    stage.click("Dashboard");
+    stage.click("1 min");
+    sense_until(&mut stage, "max 9.00");
+    for words in [
+        "87 W",
+        "min 60 · mean 89 · max 121",
+        "50 %",
+        "min 10 · mean 30 · max 50",
+        "9.00 GiB",
+        "min 4.00 · mean 6.00 · max 9.00",
+        "Every 100 ms · sampling costs",
+        "shaded: a run is being measured",
+        "Power: 87.00 W now, between 60.00 and 121.00 W",
+    ] {
+        stage.must_show(words);
+    }
+    for words in [
+        "Temperature",
+        "VRAM",
+        "Core clock",
+        "No readings here",
+        "Live",
+    ] {
+        assert!(!stage.shows(words), "{words}");
+    }
+    stage.save("/tmp/store-shots/dash-live.png");
+}
+
+#[test]
+fn a_machine_without_gpu_sensors_says_so_in_one_line() {
+    let desk = card_desk();
+    let load = vec![vec![(series(HOST, Metric::CpuLoad), 7.0)]];
+    let mut stage = Stage::new(scripted(&desk, load));
+    stage.click("Dashboard");
+    sense_until(&mut stage, "7 %");
+    stage.must_show("No readings here · AMD Radeon RX 580 2048SP: no sensor that Flux can read");
+    assert!(!stage.shows("Power"));
+}
+
+fn planned(stage: RunStage, side: Option<Side>, settings: Settings) -> PlannedRun {
+    PlannedRun {
+        stage,
+        side,
+        settings,
+        repetitions: 3,
+        early_stop: None,
+        log_buffers: false,
+        purpose: "flash-attn=on".to_owned(),
+    }
+}
+
+/// A session of five runs of 20 s, each after a pause of 10 s, with readings every half second; one minute is missing.
+fn stored_session(desk: &Desk, gate: &Gate) -> i64 {
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    gate.pass(|| engine.cancel(job, CancelMode::Now));
+    finished(&events, job);
+    let store = &desk.store;
+    let mut begun = store.session(1).unwrap().unwrap().begun;
+    begun.started_at = Timestamp(BEGIN);
+    let session = store.begin_session(&begun).unwrap();
+    let arm = Settings(BTreeMap::from([("flash-attn".to_owned(), "on".to_owned())]));
+    for seq in 0..5 {
+        let side = Some(if seq % 2 == 0 { Side::A } else { Side::B });
+        let run = Run {
+            started_at: Timestamp(BEGIN + 10_000 + i64::from(seq) * 30_000),
+            wall_secs: 20.0,
+            outcome: RunOutcome::Cancelled,
+            buffers: Vec::new(),
+            raw: RawOutput::default(),
+        };
+        let planned = planned(RunStage::Confirmation, side, arm.clone());
+        store.append_run(session, seq, &planned, &run).unwrap();
+    }
+    let mut readings = Vec::new();
+    for half in 0..360_i64 {
+        let at = Timestamp(BEGIN + half * 500);
+        let secs = half / 2;
+        if (165..175).contains(&secs) {
+            continue;
+        }
+        let busy = secs < 160 && (secs + 20) % 30 < 20 && secs >= 10;
+        let wobble = f64::from(u8::try_from(half * 37 % 11).unwrap());
+        for (source, metric, idle, work) in [
+            (CARD, Metric::Power, 28.0, 112.0),
+            (CARD, Metric::CoreClock, 300.0, 1284.0),
+            (CARD, Metric::Temperature, 44.0, 61.0),
+            (CARD, Metric::VramUsed, 0.6e9, 2.9e9),
+            (CARD, Metric::GpuLoad, 1.0, 88.0),
+            (CARD, Metric::Throttled, 0.0, 0.0),
+            (HOST, Metric::CpuLoad, 4.0, 18.0),
+            (HOST, Metric::RamUsed, 6.1e9, 7.9e9),
+        ] {
+            let value = if busy { work } else { idle };
+            let flag = metric == Metric::Throttled;
+            let value = if flag {
+                0.0
+            } else {
+                value * (1.0 + wobble / 100.0)
+            };
+            let series = series(source, metric);
+            readings.push(Reading { series, at, value });
+        }
+    }
+    store.append_telemetry(session, &readings).unwrap();
+    session
+}
+
+fn replay_on(size: [f32; 2], theme: Theme, shot: &str) -> Stage {
+    let gate = Gate::new(1);
+    let mut desk = Desk::new(gate.script());
+    desk.moves_to("rx580-2048sp");
+    stored_session(&desk, &gate);
+    let ports = scripted(&desk, Vec::new());
+    let mut stage = Stage::sized(ports, vec2(size[0], size[1]), theme, 1.0);
+    stage.click("Dashboard");
+    sense_until(&mut stage, "Every 100 ms");
+    stage.settle();
+    stage.click("Shown");
+    stage.click_part("Session 2 · ");
+    stage.settle();
+    stage.save(shot);
+    stage
+}
+
+#[test]
+fn a_stored_session_is_shown_again() {
+    let mut stage = replay_on(
+        [1280.0, 800.0],
+        Theme::Dark,
+        "/tmp/store-shots/dash-replay.png",
+    );
+    for words in [
+        "Session 2 · ",
+        "2026-11-30 00:00 UTC · 3 min · shaded: a run was being measured",
+        // 100 idle and work values swing by 10 %: the least is the idle one, the greatest 1.1 times the work.
+        "min 28 · mean ",
+        "max 123",
+        "no throttling",
+        "of 7.75 GiB",
+        "with gaps",
+    ] {
+        stage.must_show(words);
+    }
+    assert!(!stage.shows("5 min"));
+    stage.click("Shown");
+    stage.click("Live");
+    stage.must_show("5 min");
+    stage.must_show("Every 100 ms");
+}
+
+#[test]
+fn it_fits_every_window_in_both_themes() {
+    for (size, theme, name) in [
+        ([900.0, 600.0], Theme::Dark, "900-dark"),
+        ([900.0, 600.0], Theme::Light, "900-light"),
+        ([1920.0, 1080.0], Theme::Light, "1920-light"),
+        ([620.0, 600.0], Theme::Dark, "620-dark"),
+    ] {
+        let stage = replay_on(size, theme, &format!("/tmp/store-shots/dash-{name}.png"));
+        stage.must_show("CPU load");
+    }
+}
+
+#[test]
+fn the_running_job_and_its_runs_are_on_the_page() {
+    let gate = Gate::new(5);
+    let mut desk = Desk::new(gate.script());
+    desk.moves_to("rx580-2048sp");
+    let mut stage = Stage::new(scripted_from(BEGIN + 29_900, &desk, Vec::new()));
+    stage.click("Tune");
+    stage.dialogs.answer(&desk.bed.model);
+    stage.click("Choose a file…");
+    stage.click("Next");
+    stage.click("Next");
+    stage.click("Start measuring");
+    stage.key(Modifiers::NONE, Key::Num3);
+    stage.until("Tuning Tiny (random weights): ");
+    let job = stage.harness.state().state().job.as_ref().unwrap().id;
+    let app = stage.harness.state_mut();
+    for at in 0..300 {
+        let at = Timestamp(BEGIN + at * 100);
+        let reading = Reading {
+            series: series(HOST, Metric::CpuLoad),
+            at,
+            value: 40.0,
+        };
+        app.take(Message::Readings(vec![Tick {
+            at,
+            readings: vec![reading],
+            cost: Duration::from_micros(40),
+        }]));
+    }
+    let stored = EventKind::RunStored {
+        run: 900,
+        seq: 900,
+        planned: Box::new(planned(RunStage::Screening, None, Settings::stock())),
+        metrics: BTreeMap::new(),
+        scores: vec![38.2],
+        failure: None,
+        wall_secs: 10.0,
+    };
+    app.take(Message::Event(Event {
+        job,
+        seq: 900,
+        at: Timestamp(BEGIN + 25_000),
+        kind: stored,
+    }));
+    stage.settle();
+    stage.must_show("last run");
+    stage.must_show("38.2 t/s");
+    stage.must_show("run ");
+    stage.click("1 min");
+    stage.save("/tmp/store-shots/dash-job.png");
+    gate.pass(|| {});
+}
