@@ -146,7 +146,7 @@ fn tiles_show_what_the_sensors_say_and_nothing_else() {
         "min 4.00 · mean 6.00 · max 9.00",
         "Every 100 ms · sampling costs",
         "shaded: a run is being measured",
-        "Power: 87.00 W now, between 60.00 and 121.00 W",
+        "Power: 87.0 W now, between 60.0 and 121.0 W",
     ] {
         stage.must_show(words);
     }
@@ -311,6 +311,21 @@ fn the_running_job_and_its_runs_are_on_the_page() {
     stage.click("Next");
     stage.click("Start measuring");
     stage.key(Modifiers::NONE, Key::Num3);
+    let runs = |stage: &Stage| {
+        stage
+            .harness
+            .state()
+            .state()
+            .job
+            .as_ref()
+            .unwrap()
+            .runs
+            .len()
+    };
+    // The sixth waits at the gate.
+    while runs(&stage) < 5 {
+        stage.hear();
+    }
     stage.until("Tuning Tiny (random weights): ");
     let job = stage.harness.state().state().job.as_ref().unwrap().id;
     let app = stage.harness.state_mut();

@@ -48,10 +48,13 @@ impl<'a> Card<'a> {
     /// Shows it, as wide as there is room.
     pub fn show<R>(self, ui: &mut Ui, content: impl FnOnce(&mut Ui) -> R) -> R {
         let t = tokens(ui);
-        frame(t)
+        let frame = frame(t);
+        // With its line: a pixel less, and a row of cards would grow from frame to frame.
+        let margin = frame.total_margin().sum().y;
+        frame
             .show(ui, |ui| {
                 ui.set_min_width(ui.available_width());
-                ui.set_min_height((self.min_height - 2.0 * space::L).max(0.0));
+                ui.set_min_height((self.min_height - margin).max(0.0));
                 ui.spacing_mut().item_spacing.y = space::S;
                 if let Some(text) = self.title {
                     head(ui, text, self.caption.as_deref());

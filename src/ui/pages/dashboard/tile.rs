@@ -194,6 +194,15 @@ fn lines(
             range: Some(range),
         });
     }
+    // Where it stands now, exactly: a column only knows its least and greatest.
+    let last = ring
+        .last()
+        .filter(|(at, _)| (view.from..=view.to).contains(at));
+    if let (Some((at, value)), Some(column)) = (last, columns.last()) {
+        let t = secs(at).max(column.t);
+        let range = Some([value * scale.factor; 2]);
+        columns.push(crate::chart::Column { t, range });
+    }
     let shades = view.spans.iter().map(|span| Shade {
         from: secs(span.from),
         to: secs(span.to),

@@ -1,6 +1,6 @@
 //! Version, and the licences of what is inside.
 
-use eframe::egui::{ScrollArea, Ui};
+use eframe::egui::{Align, ScrollArea, Ui};
 
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
@@ -47,6 +47,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, height: f32) {
                 if ui.add(Press::new(&format!("{what} · {licence}"))).clicked() {
                     let shown = state.settings_page.licence == Some(at);
                     state.settings_page.licence = (!shown).then_some(at);
+                    state.settings_page.licence_opened = !shown;
                 }
             }
         });
@@ -59,6 +60,9 @@ pub fn licence(ui: &mut Ui, state: &mut AppState) {
     let Some((what, licence, text)) = chosen else {
         return;
     };
+    if std::mem::take(&mut state.settings_page.licence_opened) {
+        ui.scroll_to_cursor(Some(Align::TOP));
+    }
     Card::new(what).caption(*licence).show(ui, |ui| {
         let area = ScrollArea::vertical().id_salt(what).max_height(HEIGHT);
         area.auto_shrink([false, true]).show(ui, |ui| {

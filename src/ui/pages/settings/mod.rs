@@ -31,6 +31,8 @@ pub struct State {
     usage: Loadable<data::Usage>,
     /// The licence shown.
     licence: Option<usize>,
+    /// It was opened just now: the page goes there.
+    licence_opened: bool,
 }
 
 /// egui's word for it.

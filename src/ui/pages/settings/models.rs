@@ -38,17 +38,14 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
                 }
             });
         }
-        let recent = state.settings.recent_models.len();
-        ui.horizontal(|ui| {
-            caption(ui, format!("{} used last", count(recent as u64, "model")));
-            let why = (recent == 0).then_some("none is remembered");
-            if ui
-                .add(Press::new("Forget them").quiet().unless(why))
-                .clicked()
-            {
+        let recent = state.settings.recent_models.len() as u64;
+        if recent > 0 {
+            caption(ui, "Models used last come first in the list");
+            let words = format!("Forget {}", count(recent, "model"));
+            if ui.add(Press::new(&words)).clicked() {
                 state.settings.recent_models.clear();
             }
-        });
+        }
     });
 }
 
