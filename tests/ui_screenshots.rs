@@ -120,11 +120,22 @@ fn confirming() {
     picture(&mut stage, "tune-result-light");
 }
 
-#[test]
-fn settings() {
+/// The desk with every recorded session in its store.
+fn with_history() -> Desk {
     let mut desk = Desk::new(|_| Answer::Valid);
-    desk.as_recorded_on("rx580-2048sp", NOW);
-    let mut stage = stage(&desk, Theme::Light);
-    stage.click("Settings");
-    picture(&mut stage, "settings-light");
+    desk.as_recorded_on("h200", NOW);
+    let data = desk.bed.fake.scratch().join("recorded");
+    replay::restore(&data);
+    desk.keeps_its_data_in(&data);
+    desk
+}
+
+#[test]
+fn history() {
+    let desk = with_history();
+    let mut stage = stage(&desk, Theme::Dark);
+    stage.click("History");
+    picture(&mut stage, "history-dark");
+    stage.theme(Theme::Light);
+    picture(&mut stage, "history-light");
 }

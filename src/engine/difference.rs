@@ -7,7 +7,7 @@ use crate::domain::search::Confirmation;
 use crate::domain::stats::compare;
 use crate::domain::text::settings_words;
 use crate::domain::types::{
-    Comparison, FieldChange, RunOutcome, Settings, Side, Stage, TestSpec, Timestamp,
+    Comparison, FieldChange, RunOutcome, Settings, Side, Stage, TestSamples, TestSpec, Timestamp,
 };
 use crate::ports::{RunHead, Session, StoredVerdict};
 
@@ -124,7 +124,10 @@ fn tests(runs: &[&RunHead]) -> BTreeSet<TestSpec> {
 
 fn means(runs: &[&RunHead], test: TestSpec) -> Vec<f64> {
     let mean = |run: &&RunHead| match &run.outcome {
-        RunOutcome::Valid { tests } => tests.iter().find(|t| t.test == test).map(|t| t.mean_rate()),
+        RunOutcome::Valid { tests } => tests
+            .iter()
+            .find(|t| t.test == test)
+            .map(TestSamples::mean_rate),
         _ => None,
     };
     runs.iter().filter_map(mean).collect()

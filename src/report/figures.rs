@@ -1,9 +1,10 @@
 //! The figures of a session as charts, from the runs themselves: the report and the app draw the same.
 
-use crate::chart::{Align, Table};
+use std::fmt::Write as _;
+
 use crate::chart::{
-    Cell, CellState, IntervalRow, Intervals, Kind, Ranking, RankingRow, Role, Run, SampleRow,
-    Samples, Strip,
+    Align, Cell, CellState, IntervalRow, Intervals, Kind, Ranking, RankingRow, Role, Run,
+    SampleRow, Samples, Strip, Table,
 };
 use crate::domain::stats::{Ordered, drift_pct};
 use crate::domain::text::{
@@ -220,10 +221,10 @@ fn strip_of(
         clean(label)
     );
     if let Some(drift) = drift(story, label, runs) {
-        caption.push_str(&format!(" · drift {}", change(drift, 1)));
+        let _ = write!(caption, " · drift {}", change(drift, 1));
     }
     let secs = runs.iter().map(|(_, run)| run.run.wall_secs).sum();
-    caption.push_str(&format!(" · {} of runs", span(secs)));
+    let _ = write!(caption, " · {} of runs", span(secs));
     Some(StripFigure {
         caption,
         strip: Strip {

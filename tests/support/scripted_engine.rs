@@ -381,6 +381,14 @@ impl Desk {
         self.ports.clock = Arc::new(FixedClock(now, AtomicU32::new(0)));
     }
 
+    /// Keeps everything in this folder from now on.
+    pub fn keeps_its_data_in(&mut self, data: &Path) {
+        self.store = Arc::new(SqliteStore::open(data, Access::Measure).unwrap());
+        self.ports.store = self.store.clone();
+        self.ports.settings = Arc::new(SettingsFile::new(data));
+        data.clone_into(&mut self.ports.data_dir);
+    }
+
     /// A model of this shape with random weights, its tensor data a hole.
     pub fn synthesised(&self, shape: &str) -> PathBuf {
         let output = self.bed.fake.scratch().join(format!("{shape}.gguf"));

@@ -119,3 +119,22 @@ fn trend_free(a: &[Ordered], b: &[Ordered]) -> Option<Option<Means>> {
         ..m
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drift_is_the_slope_over_the_session() {
+        // A-B-B-A B-A-A-B: every run is 0.1 above the one before, over seven steps; the mean of A is 100.45.
+        let run = |level: f64, position: f64| Ordered {
+            position,
+            value: level + 0.1 * position,
+        };
+        let a = [1.0, 4.0, 6.0, 7.0].map(|place| run(100.0, place));
+        let b = [2.0, 3.0, 5.0, 8.0].map(|place| run(130.0, place));
+        let drift = drift_pct(&a, &b).unwrap();
+        assert!((drift - 70.0 / 100.45).abs() < 1e-9, "{drift}");
+        assert_eq!(drift_pct(&a[..2], &b), None);
+    }
+}

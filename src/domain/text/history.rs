@@ -133,7 +133,10 @@ mod tests {
         };
         let kernel = change("Kernel", "6.8", "6.9");
         let driver = change("GPU 1 driver release", "22.20", "22.40");
-        assert_eq!(changes_words(&[kernel.clone()]), "kernel 6.8 → 6.9");
+        assert_eq!(
+            changes_words(std::slice::from_ref(&kernel)),
+            "kernel 6.8 → 6.9"
+        );
         assert_eq!(
             changes_words(&[kernel, driver]),
             "driver 22.20 → 22.40 and 1 more"

@@ -47,7 +47,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         ("tune" | "ab", _) => {
             tune::ended(state, link);
             tune::ask_broken_off(link);
-            history::ask(state, link);
+            history::refresh(state, link);
             dashboard::ask_recent(state, link);
         }
         _ => {}

@@ -14,4 +14,6 @@ pub use form::{choice, field, number, progress, search_field, segmented, select,
 pub use mark::{badge, chip, level_mark, status, verdict_badge};
 pub use state::{Loadable, empty, failed, loading_note, notice_line};
 pub use table::{Cells, Column, Table, Width};
-pub use text::{caption, caption_text, code, label, muted, section, strong, tinted};
+pub use text::{
+    caption, caption_text, code, label, muted, section, strong, tinted, title as heading,
+};

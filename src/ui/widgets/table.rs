@@ -55,6 +55,9 @@ impl<'a> Column<'a> {
     }
 }
 
+/// Rows of a table that is no longer drawn whole.
+const LONG: usize = 40;
+
 /// A table; `id` tells it from others on the page.
 pub struct Table<'a> {
     id: &'a str,
@@ -127,7 +130,7 @@ impl<'a> Table<'a> {
         }
         let mut clicked = None;
         for index in 0..rows {
-            if self.body_row(ui, &edges, index, &mut row) {
+            if self.body_row(ui, &edges, (index, rows > LONG), &mut row) {
                 clicked = Some(index);
             }
         }
@@ -182,7 +185,7 @@ impl<'a> Table<'a> {
         &self,
         ui: &mut Ui,
         edges: &[(f32, f32)],
-        index: usize,
+        (index, long): (usize, bool),
         row: &mut impl FnMut(usize, &mut Cells),
     ) -> bool {
         let t = tokens(ui);
@@ -207,8 +210,8 @@ impl<'a> Table<'a> {
             response.on_hover_cursor(CursorIcon::PointingHand)
         });
         let mut whole = wanted;
-        // Cells out of sight cost nothing: a row keeps its height and its name.
-        if self.wrap || ui.is_rect_visible(wanted) {
+        // In a long table, cells out of sight cost nothing: a row keeps its height and its name.
+        if self.wrap || !long || ui.is_rect_visible(wanted) {
             let mut cells = Cells {
                 places: self.places(edges, wanted),
                 ui,

@@ -1,5 +1,7 @@
 //! Two sessions, or two runs, held against each other: what differs, and by how much. Never a verdict.
 
+use std::sync::Arc;
+
 use eframe::egui::Ui;
 
 use crate::domain::text::{
@@ -22,7 +24,7 @@ use crate::ui::widgets::{
 pub struct State {
     /// Session and what of it: none, one, or two.
     pub(super) picks: Vec<(i64, Pick)>,
-    result: Loadable<Difference>,
+    result: Loadable<Arc<Difference>>,
 }
 
 /// Takes a session as the next side. The same one twice compares its candidate with its baseline.
@@ -46,7 +48,7 @@ fn ask(comparing: &mut State, link: &Link) {
     comparing.result.ask();
     link.ask(
         Worker::Store,
-        move |ports| difference([first, second], ports),
+        move |ports| difference([first, second], ports).map(Arc::new),
         move |state, _, result| {
             if let Some(comparing) = &mut state.history.comparing
                 && comparing.picks == [first, second]
@@ -73,7 +75,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     };
     if let Some(needed) = needed {
         Card::new("Compare two").show(ui, |ui| {
-            status(ui, Icon::Compare, tokens(ui).accent, needed)
+            status(ui, Icon::Compare, tokens(ui).accent, needed);
         });
         return;
     }
@@ -86,7 +88,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     };
     let before = comparing.picks.clone();
     columns(ui, "sides", &[1.0, 1.0], |at, ui, height| {
-        side(ui, &found, comparing, at, height)
+        side(ui, &found, comparing, at, height);
     });
     if ui
         .add(Press::new("Swap").icon(Icon::Compare).quiet())

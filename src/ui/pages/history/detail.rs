@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use eframe::egui::{Popup, Ui};
+use eframe::egui::{Align, Layout, Popup, Ui, vec2};
 
-use crate::domain::text::moment;
+use crate::domain::text::{clean, moment};
 use crate::domain::types::Profile;
 use crate::engine::message::{Command, JobError};
 use crate::engine::profiles::Standing;
@@ -18,11 +18,12 @@ use crate::ui::pages::session::{self, SessionView};
 use crate::ui::pages::tune;
 use crate::ui::state::{AppState, JobView};
 use crate::ui::theme::icons::Icon;
+use crate::ui::theme::space;
 use crate::ui::widgets::{
-    Card, Loadable, Press, caption, failed, loading_note, muted, page_header, verdict_badge,
+    Card, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
 };
 
-use super::{ask, export, set_deleted};
+use super::{export, refresh, set_deleted};
 
 /// Draws it; `alone` where it has the page for itself.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool) {
@@ -39,14 +40,30 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
     let under = view
         .as_ref()
         .map_or_else(String::new, |v| v.judgement.clone());
-    page_header(ui, &title, &under, |ui| {
-        let words = if alone {
-            "Back to the history"
-        } else {
-            "Close the session"
-        };
-        let icon = if alone { Icon::Left } else { Icon::Close };
-        leave = ui.add(Press::new(words).icon(icon).quiet()).clicked();
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = space::XS;
+        heading(ui, title);
+        if !under.is_empty() {
+            muted(ui, under);
+        }
+    });
+    let row = vec2(ui.available_width(), space::CONTROL);
+    let middle = Layout::left_to_right(Align::Center);
+    ui.allocate_ui_with_layout(row, middle, |ui| {
+        if let Some(view) = &view {
+            if let Some(verdict) = view.verdict {
+                verdict_badge(ui, verdict);
+            }
+            muted(ui, facts(view));
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let (words, icon) = if alone {
+                ("Back to the history", Icon::Left)
+            } else {
+                ("Close the session", Icon::Close)
+            };
+            leave = ui.add(Press::new(words).icon(icon).quiet()).clicked();
+        });
     });
     if leave {
         state.history.open(None);
@@ -59,18 +76,12 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
         }
         return;
     };
-    ui.horizontal_wrapped(|ui| {
-        if let Some(verdict) = view.verdict {
-            verdict_badge(ui, verdict);
-        }
-        muted(ui, facts(&view));
-    });
     ui.horizontal_wrapped(|ui| actions(ui, state, cx, &view));
     tune::serving(ui, state, cx);
     if let Some((_, command)) = &view.profile {
         Card::new("Profile").show(ui, |ui| {
-            crate::ui::widgets::code(ui, crate::domain::text::clean(command));
-            caption(ui, "What `flux run` and Run server start");
+            code(ui, clean(command));
+            caption(ui, "What flux run and Run server start");
         });
     }
     session::show(ui, &view, state, cx);
@@ -178,8 +189,7 @@ fn save(link: &Link, session: i64) {
         |state, link, saved: Result<Profile, JobError>| match saved {
             Ok(profile) => {
                 state.say(format!("Saved as profile {}", profile.id));
-                state.history.view = Loadable::Unasked;
-                ask(state, link);
+                refresh(state, link);
             }
             Err(error) => state.complain(error.headline),
         },

@@ -1,8 +1,10 @@
 //! The list: filters, one line a session, pages.
 
-use eframe::egui::{ScrollArea, Ui};
+use eframe::egui::{Color32, Label, RichText, ScrollArea, Ui};
 
-use crate::domain::text::{change, clean, decimals_for, grouped, moment, signed, when};
+use crate::domain::text::{
+    capitalised, change, clean, decimals_for, grouped, moment, signed, when,
+};
 use crate::domain::types::{Timestamp, Verdict};
 use crate::engine::profiles::Standing as ProfileStanding;
 use crate::ports::{SessionFilter, SessionKind, SessionLine, SessionState, Standing};
@@ -150,10 +152,15 @@ fn stale(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 
 fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     let lines = &history.page.value()?.lines;
-    let wide = ui.available_width() > 700.0;
+    let wide = ui.available_width() > 800.0;
+    let when = if history.comparing.is_some() {
+        150.0
+    } else {
+        112.0
+    };
     let mut columns = vec![
-        Column::left("When", Width::Fixed(112.0)),
-        Column::left("Model", Width::Share(1.5)),
+        Column::left("When", Width::Fixed(when)),
+        Column::left("Model", Width::Share(1.4)),
         Column::left("Goal", Width::Share(0.9)),
         Column::left("Verdict", Width::Fixed(112.0)),
         Column::right("Change", Width::Fixed(72.0)),
@@ -161,11 +168,16 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     if wide {
         columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
     }
-    columns.push(Column::left("Profile", Width::Share(1.3)));
+    columns.push(Column::left("Profile", Width::Share(2.1)));
     let picked = |session: i64| {
         let picks = &history.comparing.as_ref()?.picks;
-        let at = picks.iter().position(|(id, _)| *id == session)?;
-        Some(["A", "B"][at.min(1)])
+        let is = |at: usize| picks.get(at).is_some_and(|(id, _)| *id == session);
+        match (is(0), is(1)) {
+            (true, true) => Some("A B"),
+            (true, false) => Some("A"),
+            (false, true) => Some("B"),
+            (false, false) => None,
+        }
     };
     let name = |row: usize| {
         let line = &lines[row];
@@ -234,7 +246,7 @@ fn outcome(ui: &mut Ui, line: &SessionLine) {
         Some(SessionState::Cancelled) => (Icon::Stop, t.unchanged),
         _ => (Icon::Clock, t.unchanged),
     };
-    badge(ui, Some(icon), &verdict_words(line), color);
+    badge(ui, Some(icon), &capitalised(&verdict_words(line)), color);
 }
 
 fn figures(cells: &mut Cells, line: &SessionLine, wide: bool) {
@@ -258,14 +270,16 @@ fn profile(cells: &mut Cells, history: &State, line: &SessionLine) {
         (Some(id), _) => match history.standing(id) {
             Some(standing) => {
                 let (current, words) = standing_words(standing);
-                cells.add(|ui| {
-                    let t = tokens(ui);
-                    if current {
-                        muted(ui, words);
-                    } else {
-                        status(ui, Icon::Warning, t.warning, &words);
-                    }
-                });
+                if current {
+                    cells.muted(words);
+                } else {
+                    cells.add(|ui| {
+                        let t = tokens(ui);
+                        mark(ui, Icon::Warning, t.warning);
+                        let text = RichText::new(&words).color(t.warning);
+                        ui.add(Label::new(text).truncate()).on_hover_text(words);
+                    });
+                }
             }
             None => cells.muted("saved"),
         },
@@ -274,6 +288,10 @@ fn profile(cells: &mut Cells, history: &State, line: &SessionLine) {
         }
         _ => cells.muted("–"),
     }
+}
+
+fn mark(ui: &mut Ui, icon: Icon, color: Color32) {
+    ui.add(Label::new(RichText::new(icon.glyph()).color(color)));
 }
 
 fn pages(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {

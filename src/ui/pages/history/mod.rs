@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 
 use crate::domain::text::{changes_words, count, grouped};
 use crate::engine::message::JobError;
-use crate::engine::profiles::{ProfileLine, Standing};
+use crate::engine::profiles::{ProfileLine, Standing, profiles};
 use crate::ports::{SessionFilter, SessionPage};
 use crate::report::{self, Format};
 use crate::ui::app::Cx;
@@ -47,7 +47,7 @@ pub struct State {
     zone: Option<TimeZone>,
     open: Option<i64>,
     view: Loadable<Arc<SessionView>>,
-    profiles: Loadable<Vec<ProfileLine>>,
+    profiles: Loadable<Arc<Vec<ProfileLine>>>,
     /// The newest profile of this machine: current or not, and in words.
     newest: Option<(bool, String)>,
     comparing: Option<compare::State>,
@@ -103,6 +103,12 @@ pub fn ask(state: &mut AppState, link: &Link) {
     ask_profiles(state, link);
 }
 
+/// A session may have gone on: reads the open one again, and the history.
+pub fn refresh(state: &mut AppState, link: &Link) {
+    state.history.view = Loadable::Unasked;
+    ask(state, link);
+}
+
 /// Holds every profile against the last scan; without one there is nothing to hold them against.
 pub fn ask_profiles(state: &mut AppState, link: &Link) {
     let Some(scan) = state.scan.value() else {
@@ -114,7 +120,7 @@ pub fn ask_profiles(state: &mut AppState, link: &Link) {
     state.history.profiles.ask();
     link.ask(
         Worker::Store,
-        move |ports| crate::engine::profiles::profiles(&machine, &runtimes, ports),
+        move |ports| profiles(&machine, &runtimes, ports).map(Arc::new),
         |state, _, lines| {
             state.history.profiles.answer(lines);
             state.history.newest = state.history.newest_profile().map(|line| {
@@ -257,7 +263,11 @@ fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
     });
     ui.horizontal_wrapped(|ui| {
-        let profiles = state.history.profiles.value().map_or(0, Vec::len) as u64;
+        let profiles = state
+            .history
+            .profiles
+            .value()
+            .map_or(0, |lines| lines.len()) as u64;
         let profiles = match profiles {
             0 => "Profiles".to_owned(),
             n => count(n, "profile"),

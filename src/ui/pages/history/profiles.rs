@@ -34,7 +34,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             }
         });
     }
-    for line in &lines {
+    for line in lines.iter() {
         card(ui, line, state, cx);
     }
 }

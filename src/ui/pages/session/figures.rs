@@ -5,7 +5,7 @@ use eframe::egui::Ui;
 use crate::domain::text::capitalised;
 use crate::report::figures::{ConfirmationFigures, StripFigure};
 use crate::ui::charts;
-use crate::ui::widgets::{Card, caption, label, loading_note};
+use crate::ui::widgets::{Card, caption, label};
 
 use super::SessionView;
 
@@ -28,11 +28,6 @@ pub fn cards(ui: &mut Ui, view: &SessionView) {
                 });
             });
     }
-    if !view.has_figures() {
-        Card::new("Figures").show(ui, |ui| {
-            loading_note(ui, "Nothing was measured that could be drawn");
-        });
-    }
 }
 
 fn judged(
@@ -46,9 +41,9 @@ fn judged(
         || format!("Change against {}", confirmation.baseline),
         str::to_owned,
     );
-    let effect = confirmation
-        .hedges_g
-        .map_or_else(String::new, |g| format!(" · Hedges’ g {g:.1}"));
+    let effect = confirmation.hedges_g.map_or_else(String::new, |g| {
+        format!(" · Hedges’ g {g:.1}").replace('-', "−")
+    });
     let band = format!("band ±1 %: below it nothing is kept{effect}");
     Card::new(&title).caption(band).show(ui, |ui| {
         match &confirmation.intervals {

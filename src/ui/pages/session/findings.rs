@@ -7,13 +7,12 @@ use crate::domain::search::MemoryUse;
 use crate::domain::settings::AppSettings;
 use crate::domain::text::{change, clean};
 use crate::domain::types::Verdict;
-use crate::engine::message::JobError;
 use crate::ports::SessionKind;
 use crate::report::findings::{Check, Fate};
 use crate::ui::theme::icons::Icon;
-use crate::ui::theme::tokens;
+use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
-    Card, Column, Press, Table, Width, badge, caption, columns, failed, label, muted, notice_line,
+    Card, Column, Press, Table, Width, badge, caption, code, columns, label, muted, notice_line,
     status, strong, verdict_badge,
 };
 
@@ -27,23 +26,14 @@ const SHOWN: usize = 12;
 pub fn meaning(ui: &mut Ui, view: &SessionView) {
     let t = tokens(ui);
     let (title, lines): (&str, &[(Icon, &str)]) = match (&view.ending, view.verdict) {
-        (Ending::Failed(headline, hint), _) => {
-            let mut error = JobError::new("session-failed", headline);
-            error.hint.clone_from(hint);
-            Card::bare().show(ui, |ui| failed(ui, &error));
-            return;
-        }
         (Ending::Done, Some(Verdict::Inconclusive)) => (
             "Not decided",
             &[
                 (
                     Icon::Inconclusive,
-                    "The runs vary more than the difference they are to show: it may be a gain, a loss, or nothing. Nothing is saved, and that is a result",
+                    "The runs vary more than the difference they are to show: it may be a gain, a loss, or nothing. That is a result too, and nothing is claimed",
                 ),
-                (
-                    Icon::Next,
-                    "Measure again with more runs per arm: under Goal, More choices",
-                ),
+                (Icon::Next, more_runs(view.kind)),
                 (
                     Icon::Next,
                     "Close what else uses this machine, and let it cool down: Machine lists what would spoil a measurement",
@@ -90,6 +80,15 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
             status(ui, *icon, color, line);
         }
     });
+}
+
+const fn more_runs(kind: SessionKind) -> &'static str {
+    match kind {
+        SessionKind::Tune => {
+            "Measure again with more processes per arm: they are among the rarely needed choices of the goal"
+        }
+        SessionKind::Ab => "Compare again with more processes per arm: flux ab has --processes",
+    }
 }
 
 /// The cards.
@@ -141,11 +140,12 @@ fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
         let columns = [
             Column::left("", Width::Fixed(18.0)),
             Column::left("", Width::Share(1.0)),
-            Column::right("", Width::Share(1.2)),
+            Column::right("", Width::Fixed(150.0)),
         ];
-        Table::new("checks", &columns)
-            .headless()
-            .show(ui, view.checks.len(), |row, cells| {
+        Table::new("checks", &columns).headless().wrap().show(
+            ui,
+            view.checks.len(),
+            |row, cells| {
                 let check = &view.checks[row];
                 cells.add(|ui| {
                     let t = tokens(ui);
@@ -158,7 +158,8 @@ fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
                 });
                 cells.text(&check.title);
                 cells.text(result(check, view, settings));
-            });
+            },
+        );
     });
 }
 
@@ -272,33 +273,42 @@ fn not_tried(ui: &mut Ui, view: &SessionView) {
 
 /// Machine, build and model of the session.
 pub fn place(ui: &mut Ui, view: &SessionView) {
-    columns(ui, "place", &[1.0, 1.0, 1.0], |column, ui, height| {
-        let (title, rows) = &view.place[column];
-        Card::new(title).min_height(height).show(ui, |ui| {
-            let columns = [
-                Column::left("", Width::Fixed(86.0)),
-                Column::left("", Width::Share(1.0)),
-            ];
-            let known: Vec<_> = rows.iter().filter(|(_, value)| !value.is_empty()).collect();
-            Table::new(title, &columns)
-                .headless()
-                .wrap()
-                .show(ui, known.len(), |row, cells| {
-                    let (name, value) = known[row];
-                    cells.muted(*name);
-                    if name.starts_with("SHA") || *name == "Commit" {
-                        // A digest is for telling apart and for copying, not for reading.
-                        let short: String = value.chars().take(12).collect();
-                        cells.add(|ui| {
-                            crate::ui::widgets::code(ui, clean(&short)).on_hover_text(clean(value));
-                        });
-                    } else {
-                        cells.text(clean(value));
-                    }
-                });
-            if column == 0 {
-                muted(ui, format!("Fingerprint {}", view.fingerprint.short()));
-            }
-        });
+    if super::is_narrow(ui) {
+        for at in 0..view.place.len() {
+            place_card(ui, view, at, 0.0);
+        }
+        return;
+    }
+    columns(ui, "place", &[1.0, 1.0, 1.0], |at, ui, height| {
+        place_card(ui, view, at, height);
+    });
+}
+
+fn place_card(ui: &mut Ui, view: &SessionView, at: usize, height: f32) {
+    let (title, rows) = &view.place[at];
+    Card::new(title).min_height(height).show(ui, |ui| {
+        let columns = [
+            Column::left("", Width::Fixed(92.0)),
+            Column::left("", Width::Share(1.0)),
+        ];
+        let known: Vec<_> = rows.iter().filter(|(_, value)| !value.is_empty()).collect();
+        Table::new(title, &columns)
+            .headless()
+            .wrap()
+            .show(ui, known.len(), |row, cells| {
+                let (name, value) = known[row];
+                cells.muted(*name);
+                if name.starts_with("SHA") {
+                    // A digest is for telling apart, not for reading.
+                    let short: String = value.chars().take(12).collect();
+                    cells.add(|ui| drop(code(ui, clean(&short)).on_hover_text(clean(value))));
+                } else {
+                    cells.text(clean(value));
+                }
+            });
+        if at == 0 {
+            ui.add_space(space::S);
+            muted(ui, format!("Fingerprint {}", view.fingerprint.short()));
+        }
     });
 }

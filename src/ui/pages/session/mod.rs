@@ -19,7 +19,12 @@ pub use view::SessionView;
 /// Draws it under the verdict that the page has said.
 pub fn show(ui: &mut Ui, view: &SessionView, state: &mut AppState, cx: &mut Cx) {
     findings::meaning(ui, view);
-    if view.has_findings() {
+    if !view.has_findings() {
+        figures::cards(ui, view);
+    } else if is_narrow(ui) {
+        figures::cards(ui, view);
+        findings::cards(ui, view, &state.settings);
+    } else {
         columns(ui, "evidence", &[1.6, 1.0], |column, ui, _| {
             ui.spacing_mut().item_spacing.y = space::L;
             match column {
@@ -27,9 +32,13 @@ pub fn show(ui: &mut Ui, view: &SessionView, state: &mut AppState, cx: &mut Cx) 
                 _ => findings::cards(ui, view, &state.settings),
             }
         });
-    } else {
-        figures::cards(ui, view);
     }
     runs::card(ui, view, state, cx);
     findings::place(ui, view);
+}
+
+/// Cards stand below each other: beside each other they would be too narrow for their words.
+fn is_narrow(ui: &Ui) -> bool {
+    const NARROW: f32 = 860.0;
+    ui.available_width() < NARROW
 }

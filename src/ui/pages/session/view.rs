@@ -80,8 +80,8 @@ pub struct SessionView {
 pub(super) enum Ending {
     /// With a result.
     Done,
-    /// Failed: what, and what to do.
-    Failed(String, Option<String>),
+    /// Failed: the headline says how.
+    Failed,
     /// Cancelled.
     Cancelled,
     /// Going on, or killed.
@@ -138,11 +138,11 @@ impl SessionView {
             model_path: begun.model.path.clone(),
             title: clean(&story.title()),
             headline: clean(&story.headline()),
-            judgement: clean(&story.judgement()),
+            judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
-                Outcome::Failed(headline, hint) => Ending::Failed(headline.clone(), hint.clone()),
+                Outcome::Failed(..) => Ending::Failed,
                 Outcome::Cancelled => Ending::Cancelled,
                 Outcome::Open => Ending::Open,
             },
@@ -175,11 +175,6 @@ impl SessionView {
             && self.rejected.is_empty()
             && self.not_tried == NotTried::default()
             && self.notices.is_empty())
-    }
-
-    /// There is a figure.
-    pub(super) fn has_figures(&self) -> bool {
-        !self.confirmations.is_empty() || self.open.is_some() || self.screening.is_some()
     }
 }
 
@@ -232,7 +227,7 @@ fn row(run: &StoredRun, tests: &[String]) -> RunRow {
         valid,
         lines: findings::outcome_lines(&run.run.outcome)
             .iter()
-            .map(|line| capitalised(&clean(line)))
+            .map(|line| clean(line))
             .collect(),
     }
 }
