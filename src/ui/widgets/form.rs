@@ -73,23 +73,22 @@ pub fn segmented<T: Copy + PartialEq>(
     let parts = choices.iter().map(|(_, label)| segment_width(ui, label));
     let width = parts.sum::<f32>() + space::XS * choices.len().saturating_sub(1) as f32;
     let layout = Layout::left_to_right(Align::Center);
-    ui.allocate_ui_with_layout(vec2(width, space::CONTROL), layout, |ui| {
+    let row = ui.allocate_ui_with_layout(vec2(width, space::CONTROL), layout, |ui| {
         ui.spacing_mut().item_spacing.x = space::XS;
-        let mut all: Option<Response> = None;
-        for (choice, label) in choices {
+        let responses = choices.iter().map(|(choice, label)| {
             let response = segment(ui, *value == *choice, label);
             if response.clicked() {
                 *value = *choice;
             }
-            all = Some(match all {
-                Some(before) => before | response,
-                None => response,
-            });
-        }
-        all
-    })
-    .inner
-    .unwrap_or_else(|| ui.label(""))
+            response
+        });
+        responses.reduce(|all, response| all | response)
+    });
+    // The row leads: a field's label names it and leaves each choice its own name.
+    match row.inner {
+        Some(all) => row.response | all,
+        None => row.response,
+    }
 }
 
 fn segment_width(ui: &Ui, label: &str) -> f32 {

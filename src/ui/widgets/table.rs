@@ -7,6 +7,8 @@ use eframe::egui::{
 
 use crate::ui::theme::{self, size, space, tokens};
 
+use super::button::focus_ring;
+
 /// Which edge a column's content keeps to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -202,6 +204,9 @@ impl<'a> Table<'a> {
             };
             ui.painter()
                 .rect_filled(wanted, CornerRadius::same(4), fill);
+            if response.has_focus() {
+                focus_ring(ui, wanted.shrink(3.0));
+            }
             response.on_hover_cursor(CursorIcon::PointingHand)
         });
         let mut whole = wanted;
