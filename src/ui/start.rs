@@ -115,7 +115,10 @@ impl eframe::App for Timed {
             // The next frame begins when this one is on the screen.
             1 if tracing::enabled!(tracing::Level::DEBUG) => ctx.request_repaint(),
             2 => tracing::debug!("first frame after {ms} ms"),
-            number => tracing::trace!(number, ms, "frame"),
+            number => {
+                let unanswered = self.app.link().unanswered();
+                tracing::trace!(number, ms, unanswered, "frame");
+            }
         }
         self.app.logic(ctx, frame);
     }

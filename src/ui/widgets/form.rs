@@ -73,22 +73,23 @@ pub fn segmented<T: Copy + PartialEq>(
     let parts = choices.iter().map(|(_, label)| segment_width(ui, label));
     let width = parts.sum::<f32>() + space::XS * choices.len().saturating_sub(1) as f32;
     let layout = Layout::left_to_right(Align::Center);
-    let row = ui.allocate_ui_with_layout(vec2(width, space::CONTROL), layout, |ui| {
+    let before = *value;
+    let shown = ui.allocate_ui_with_layout(vec2(width, space::CONTROL), layout, |ui| {
         ui.spacing_mut().item_spacing.x = space::XS;
-        let responses = choices.iter().map(|(choice, label)| {
-            let response = segment(ui, *value == *choice, label);
-            if response.clicked() {
+        for (choice, label) in choices {
+            if segment(ui, *value == *choice, label).clicked() {
                 *value = *choice;
             }
-            response
-        });
-        responses.reduce(|all, response| all | response)
+        }
     });
-    // The row leads: a field's label names it and leaves each choice its own name.
-    match row.inner {
-        Some(all) => row.response | all,
-        None => row.response,
+    let mut group = shown.response;
+    if *value != before {
+        group.mark_changed();
     }
+    // What names the control names the group: each choice keeps its own name.
+    ui.ctx()
+        .accesskit_node_builder(group.id, |node| node.set_role(Role::RadioGroup));
+    group
 }
 
 fn segment_width(ui: &Ui, label: &str) -> f32 {

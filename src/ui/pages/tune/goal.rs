@@ -47,6 +47,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
                 .clicked()
             {
                 state.tune.step = Step::Candidates;
+                if state.tune.plan.error().is_some() {
+                    state.tune.planned = None;
+                }
                 ask_plan(state, cx.link);
             }
             if ui.add(Press::new("Back")).clicked() {

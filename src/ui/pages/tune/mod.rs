@@ -228,7 +228,7 @@ fn ask_plan(state: &mut AppState, link: &Link) {
     let Some(request) = request(state) else {
         return;
     };
-    if state.tune.planned.as_ref() == Some(&request) && state.tune.plan.error().is_none() {
+    if state.tune.planned.as_ref() == Some(&request) {
         return;
     }
     state.tune.plan = Loadable::Loading(None);

@@ -1,0 +1,299 @@
+//! What the desktop app costs, each against its bound: `cargo bench --bench ui --features test-support`.
+//! It prints and asserts no time: a loaded machine is no bug. The lines of the real window need Xvfb and xdotool.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at the first surprise"
+)]
+#![allow(clippy::print_stdout, reason = "it prints a table")]
+
+#[path = "../support/app.rs"]
+mod app;
+#[path = "../support/bench_runs.rs"]
+mod bench_runs;
+#[path = "../support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "../support/flux_cli.rs"]
+mod flux_cli;
+#[path = "../support/long_history.rs"]
+mod long_history;
+#[path = "../support/screen.rs"]
+mod screen;
+#[path = "../support/scripted_engine.rs"]
+mod scripted_engine;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use app::Stage;
+use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
+use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
+use flux::store::{Access, SqliteStore};
+use flux::ui::Message;
+use long_history::Size;
+use screen::{Screen, Window};
+use scripted_engine::{Answer, Desk, Gate};
+
+/// Bounds: a frame's work, p99, milliseconds; start to first frame, milliseconds; memory, megabytes; a core while
+/// nothing happens, percent; frames in a second while a run is measured.
+const FRAME_MS: f64 = 4.0;
+const START_MS: f64 = 500.0;
+const MEMORY_MB: f64 = 200.0;
+const IDLE_PCT: f64 = 1.0;
+const FRAMES_PER_SEC: f64 = 4.0;
+/// Frames measured of each page.
+const FRAMES: usize = 300;
+/// The ranking's size.
+const CANDIDATES: u32 = 200;
+const REPETITIONS: u32 = 20;
+/// How long the idle window is watched.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// 5 000 sessions with a million samples.
+const HISTORY: Size = Size {
+    sessions: 5_000,
+    runs: 25,
+    samples: 8,
+    last_runs: 80,
+    last_log: 10_000,
+};
+
+fn main() {
+    // `cargo test --benches` and friends list a target's tests; there are none.
+    if std::env::args().any(|a| a == "--list") {
+        return;
+    }
+    println!(
+        "{:<44} {:>9} {:>9} {:>9} {:>7}",
+        "", "median", "p99", "bound", "ratio"
+    );
+    pages();
+    match Screen::open() {
+        Some(screen) => window(&screen),
+        None => println!("start, memory and idle need a screen"),
+    }
+}
+
+/// A row of the table.
+fn row(what: &str, median: Option<f64>, value: f64, bound: f64, unit: &str) {
+    let median = median.map_or_else(String::new, |m| format!("{m:.2} {unit}"));
+    println!(
+        "{what:<44} {median:>9} {:>9} {:>9} {:>6.2}x",
+        format!("{value:.2} {unit}"),
+        format!("{bound:.0} {unit}"),
+        value / bound
+    );
+}
+
+/// Every page, with all that may be on it.
+fn pages() {
+    let gate = Gate::new(1);
+    let mut desk = Desk::new(gate.script());
+    desk.moves_to("rx580-2048sp");
+    long_history::write(&desk.bed.data, 11, &HISTORY);
+    desk.ports.store = Arc::new(SqliteStore::open(&desk.bed.data, Access::Measure).unwrap());
+    let mut stage = Stage::new(desk.ports.clone());
+    for page in ["Machine", "Tune", "Dashboard", "History", "Settings"] {
+        stage.click(page);
+        frames(page, &mut stage);
+    }
+    stage.click("Tune");
+    stage.dialogs.answer(&desk.bed.model);
+    stage.click("Choose a file…");
+    stage.click("Next");
+    frames("Tune, goal", &mut stage);
+    stage.click("Next");
+    frames("Tune, candidates", &mut stage);
+    stage.click("Start measuring");
+    gate.wait();
+    stage.until("run 2 of");
+    load(&mut stage);
+    frames("Tune, screening of 200 x 20", &mut stage);
+    confirm(&mut stage);
+    frames("Tune, confirmation of 50 + 50", &mut stage);
+    gate.open();
+    stage.until_ended();
+    frames("Tune, result", &mut stage);
+}
+
+/// Logic, pages and tessellation, without a GPU.
+fn frames(what: &str, stage: &mut Stage) {
+    let mut ms: Vec<f64> = (0..FRAMES)
+        .map(|_| {
+            let begun = cpu_secs(Path::new("/proc/thread-self/schedstat"));
+            stage.harness.run_steps(1);
+            let output = stage.harness.output();
+            let meshes = stage
+                .harness
+                .ctx
+                .tessellate(output.shapes.clone(), output.pixels_per_point);
+            std::hint::black_box(meshes);
+            (cpu_secs(Path::new("/proc/thread-self/schedstat")) - begun) * 1e3
+        })
+        .collect();
+    ms.sort_by(f64::total_cmp);
+    row(
+        what,
+        Some(ms[FRAMES / 2]),
+        ms[FRAMES * 99 / 100],
+        FRAME_MS,
+        "ms",
+    );
+}
+
+/// Seconds on a processor, as Linux counts them for one thread.
+fn cpu_secs(schedstat: &Path) -> f64 {
+    let text = std::fs::read_to_string(schedstat).unwrap();
+    let ns = text.split(' ').next().unwrap();
+    ns.parse::<f64>().unwrap() / 1e9
+}
+
+/// As if the job that runs had told this.
+fn tell(stage: &mut Stage, kind: EventKind) {
+    let job = stage.harness.state().state().job.as_ref().unwrap().id;
+    tell_of(stage, job, kind);
+}
+
+fn tell_of(stage: &mut Stage, job: JobId, kind: EventKind) {
+    let event = Event {
+        job,
+        seq: 0,
+        at: Timestamp(1),
+        kind,
+    };
+    stage.harness.state_mut().take(Message::Event(event));
+}
+
+fn stored(seq: u32, planned: PlannedRun) -> EventKind {
+    let rate = |n: u32| 20.0 + f64::from(seq % 17) + 0.01 * f64::from(n);
+    let scores: Vec<f64> = (0..REPETITIONS).map(rate).collect();
+    EventKind::RunStored {
+        run: i64::from(seq) + 1,
+        seq,
+        planned: Box::new(planned),
+        metrics: [("tg128".to_owned(), rate(0))].into(),
+        scores,
+        failure: None,
+        wall_secs: 1.0,
+    }
+}
+
+fn planned(stage: Phase, settings: Settings) -> PlannedRun {
+    PlannedRun {
+        stage,
+        side: None,
+        settings,
+        repetitions: REPETITIONS,
+        early_stop: None,
+        log_buffers: false,
+        purpose: "measured".to_owned(),
+    }
+}
+
+fn load(stage: &mut Stage) {
+    for id in 1..=CANDIDATES {
+        let settings = Settings::stock().with("ubatch", &(id * 8).to_string());
+        tell(
+            stage,
+            stored(id, planned(Phase::Screening, settings.clone())),
+        );
+        tell(
+            stage,
+            EventKind::Screened(CandidateResult {
+                id,
+                settings,
+                metrics: [("tg128".to_owned(), 20.0)].into(),
+                status: "ok".to_owned(),
+                reason: None,
+                change_pct: Some(f64::from(id % 9) - 4.0),
+            }),
+        );
+    }
+}
+
+fn confirm(stage: &mut Stage) {
+    let settings = Settings::stock().with("ubatch", "64");
+    tell(
+        stage,
+        EventKind::ConfirmationPlanned {
+            settings: settings.clone(),
+            processes: 50,
+            repetitions: REPETITIONS,
+            smallest_effect_pct: Some(0.8),
+        },
+    );
+    for (seq, side) in (CANDIDATES + 1..).zip(flux::domain::search::interleaved(50)) {
+        let run = PlannedRun {
+            side: Some(side),
+            ..planned(Phase::Confirmation, settings.clone())
+        };
+        tell(stage, stored(seq, run));
+    }
+}
+
+/// The real window over the same history.
+fn window(screen: &Screen) {
+    let dir = tempfile::tempdir().unwrap();
+    long_history::write(dir.path(), 11, &HISTORY);
+    let begun = Instant::now();
+    let mut window = Window::open(screen, dir.path(), &[]);
+    let opened = begun.elapsed().as_secs_f64() * 1e3;
+    let first = window.first_frame_ms as f64;
+    row(
+        "start to first frame, in the app",
+        None,
+        first,
+        START_MS,
+        "ms",
+    );
+    row(
+        "the same, from outside, xdotool included",
+        None,
+        opened,
+        START_MS,
+        "ms",
+    );
+    for page in ["ctrl+2", "ctrl+3", "ctrl+4", "ctrl+1"] {
+        window.keys(&[page]);
+    }
+    let process = format!("/proc/{}", window.process.id());
+    let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
+    let kb = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
+    row(
+        "memory, every page seen",
+        None,
+        kb("VmRSS") / 1024.0,
+        MEMORY_MB,
+        "MB",
+    );
+    row(
+        "of it the app's own",
+        None,
+        kb("RssAnon") / 1024.0,
+        MEMORY_MB,
+        "MB",
+    );
+    window.frames();
+    let before = all_threads(&process);
+    sleep(IDLE);
+    let share = 100.0 * (all_threads(&process) - before) / IDLE.as_secs_f64();
+    row("idle, of one core", None, share, IDLE_PCT, "%");
+    let drawn = window.frames() as f64 / IDLE.as_secs_f64();
+    row("frames a second, idle", None, drawn, FRAMES_PER_SEC, "/s");
+}
+
+fn all_threads(process: &str) -> f64 {
+    let tasks = std::fs::read_dir(format!("{process}/task")).unwrap();
+    tasks
+        .filter_map(Result::ok)
+        .map(|task| cpu_secs(&task.path().join("schedstat")))
+        .sum()
+}
