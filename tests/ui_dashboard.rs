@@ -298,6 +298,19 @@ fn it_fits_every_window_in_both_themes() {
     }
 }
 
+fn load_at(at: i64) -> Tick {
+    let at = Timestamp(at);
+    Tick {
+        at,
+        readings: vec![Reading {
+            series: series(HOST, Metric::CpuLoad),
+            at,
+            value: 40.0,
+        }],
+        cost: Duration::from_micros(40),
+    }
+}
+
 #[test]
 fn the_running_job_and_its_runs_are_on_the_page() {
     let gate = Gate::new(5);
@@ -329,19 +342,8 @@ fn the_running_job_and_its_runs_are_on_the_page() {
     stage.until("Tuning Tiny (random weights): ");
     let job = stage.harness.state().state().job.as_ref().unwrap().id;
     let app = stage.harness.state_mut();
-    for at in 0..300 {
-        let at = Timestamp(BEGIN + at * 100);
-        let reading = Reading {
-            series: series(HOST, Metric::CpuLoad),
-            at,
-            value: 40.0,
-        };
-        app.take(Message::Readings(vec![Tick {
-            at,
-            readings: vec![reading],
-            cost: Duration::from_micros(40),
-        }]));
-    }
+    let ticks = (0..300).map(|at| load_at(BEGIN + at * 100)).collect();
+    app.take(Message::Readings(ticks));
     let stored = EventKind::RunStored {
         run: 900,
         seq: 900,

@@ -108,7 +108,8 @@ fn limits_reach_the_search() {
     assert_eq!(config["request"]["memory_reserve"], 768_u64 * 1024 * 1024);
     assert_eq!(config["request"]["time_limit_secs"], 1800.0);
     // The model just used is remembered.
-    assert_eq!(stored(&desk).recent_models, [desk.bed.model.clone()]);
+    let used = std::slice::from_ref(&desk.bed.model);
+    assert_eq!(stored(&desk).recent_models, used);
     stage.click("Settings");
     stage.click("Forget 1 model");
     assert_eq!(stored(&desk).recent_models.len(), 0);
@@ -231,7 +232,7 @@ fn licences_are_there_to_read_and_tab_reaches_every_control() {
             .harness
             .root()
             .children_recursive()
-            .find(|n| n.is_focused());
+            .find(egui_kittest::Node::is_focused);
         let name = |n: egui_kittest::Node<'_>| {
             let own = n.accesskit_node().label();
             own.unwrap_or_default()

@@ -245,14 +245,14 @@ impl App {
 
     /// Takes in what arrived.
     pub fn update(&mut self, ctx: &Context) {
-        if !self.begun {
+        if self.begun {
+            // Sensors may take long to open: the first frame does not wait for them.
+            self.watch();
+        } else {
             self.begun = true;
             pages::machine::ask_scan(&mut self.state, &self.link);
             pages::history::ask(&mut self.state, &self.link);
             pages::tune::ask_broken_off(&self.link);
-        } else {
-            // Sensors may take long to open: the first frame does not wait for them.
-            self.watch();
         }
         for message in self.link.arrived() {
             self.take(message);

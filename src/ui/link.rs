@@ -106,7 +106,7 @@ impl Link {
         };
         let store = worker("ui-store", Last::Queued)?;
         let system = worker("ui-system", Last::UnderWay)?;
-        let (engine, events) = Engine::new(ports.clone());
+        let (engine, events) = Engine::new(ports);
         let (told, shown) = (outbox.clone(), Arc::clone(&frames));
         spawn("ui-events", move || forward(&events, &told, &shown))?;
         Ok(Self {

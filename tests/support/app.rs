@@ -115,14 +115,20 @@ impl Stage {
     fn frame(&mut self) {
         self.harness.run_steps(1);
         let output = self.harness.output();
-        for command in &output.platform_output.commands {
-            if let OutputCommand::CopyText(text) = command {
-                self.copied = Some(text.clone());
-            }
-        }
+        let asked = output.platform_output.commands.clone();
+        self.note(&asked);
+        let output = self.harness.output();
         let commands = &output.viewport_output[&ViewportId::ROOT].commands;
         if commands.contains(&ViewportCommand::Close) && !self.ask_to_close() {
             self.closed = true;
+        }
+    }
+
+    fn note(&mut self, asked: &[OutputCommand]) {
+        for command in asked {
+            if let OutputCommand::CopyText(text) = command {
+                self.copied = Some(text.clone());
+            }
         }
     }
 
@@ -148,6 +154,9 @@ impl Stage {
         let message =
             message.unwrap_or_else(|| panic!("nothing comes any more:\n{}", self.words()));
         self.harness.state_mut().take(message);
+        // What is asked of the system between two frames is in no frame's output.
+        let asked = self.harness.ctx.output(|output| output.commands.clone());
+        self.note(&asked);
         self.frame();
     }
 

@@ -319,14 +319,4 @@ impl Cells<'_> {
                 .color(color),
         );
     }
-
-    /// A command or an identifier.
-    pub fn code(&mut self, text: impl Into<String>) {
-        let color = tokens(self.ui).muted;
-        self.put(
-            RichText::new(text)
-                .font(theme::mono(size::SMALL))
-                .color(color),
-        );
-    }
 }

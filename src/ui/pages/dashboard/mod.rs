@@ -15,7 +15,7 @@ use crate::domain::types::{Side, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::app::Cx;
 use crate::ui::link::{Link, Worker};
-use crate::ui::state::{AppState, JobView, Page};
+use crate::ui::state::{AppState, JobView, Page, StoredLine};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
@@ -259,7 +259,7 @@ fn running(ui: &mut Ui, state: &AppState) {
         return;
     };
     let what = job_words(job, state.model.as_ref().map(|m| clean(&m.name)).as_deref());
-    let last = job.runs.iter().rev().find_map(|run| run.score());
+    let last = job.runs.iter().rev().find_map(StoredLine::score);
     let rate = last.map(|rate| {
         let of = job
             .primary

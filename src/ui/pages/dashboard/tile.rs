@@ -161,8 +161,7 @@ impl Scale {
         let value = value * self.factor;
         let decimals = match self.unit {
             "GiB" | "GB" => 2,
-            "W" if value < 10.0 => 1,
-            "MiB/s" | "MB/s" if value < 10.0 => 1,
+            "W" | "MiB/s" | "MB/s" if value < 10.0 => 1,
             _ => 0,
         };
         format!("{value:.decimals$}").replace('-', "−")

@@ -36,10 +36,8 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
         .cloned();
     let title = view
         .as_ref()
-        .map_or_else(|| format!("Session {id}"), |v| v.headline.clone());
-    let under = view
-        .as_ref()
-        .map_or_else(String::new, |v| v.judgement.clone());
+        .map_or_else(|| format!("Session {id}"), |v| v.title.clone());
+    let under = view.as_ref().map_or_else(String::new, |v| v.under());
     ui.vertical(|ui| {
         ui.spacing_mut().item_spacing.y = space::XS;
         heading(ui, title);

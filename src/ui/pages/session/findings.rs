@@ -8,7 +8,7 @@ use crate::domain::settings::AppSettings;
 use crate::domain::text::{change, clean};
 use crate::domain::types::Verdict;
 use crate::ports::SessionKind;
-use crate::report::findings::{Check, Fate};
+use crate::report::findings::{Check, Fate, NotTried};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
@@ -96,7 +96,7 @@ pub fn cards(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
     why(ui, view);
     checked(ui, view, settings);
     rejected(ui, view);
-    not_tried(ui, view);
+    not_tried(ui, &view.not_tried, view.version);
     if !view.notices.is_empty() {
         Card::new("Noticed").show(ui, |ui| {
             for notice in &view.notices {
@@ -250,21 +250,21 @@ fn all(ui: &mut Ui, list: &str, version: u64, rows: usize) {
     }
 }
 
-fn not_tried(ui: &mut Ui, view: &SessionView) {
-    let not_tried = &view.not_tried;
+/// What was not tried or will not be; `version` tells one list from another.
+pub fn not_tried(ui: &mut Ui, not_tried: &NotTried, version: u64) {
     if not_tried.reasons.is_empty() && not_tried.other_backends.is_none() {
         return;
     }
     Card::new("Not tried").show(ui, |ui| {
-        let shown = more(ui, "not tried", view.version, not_tried.reasons.len());
+        let shown = more(ui, "not tried", version, not_tried.reasons.len());
         for (reason, settings) in &not_tried.reasons[..shown] {
             ui.vertical(|ui| {
                 ui.spacing_mut().item_spacing.y = 1.0;
-                label(ui, reason);
+                strong(ui, reason);
                 caption(ui, settings);
             });
         }
-        all(ui, "not tried", view.version, not_tried.reasons.len());
+        all(ui, "not tried", version, not_tried.reasons.len());
         if let Some((counted, which)) = &not_tried.other_backends {
             caption(ui, counted).on_hover_text(which);
         }

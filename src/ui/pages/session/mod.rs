@@ -13,6 +13,7 @@ use crate::ui::state::AppState;
 use crate::ui::theme::space;
 use crate::ui::widgets::columns;
 
+pub use findings::not_tried;
 pub use runs::State;
 pub use view::SessionView;
 

@@ -168,6 +168,14 @@ impl SessionView {
         }
     }
 
+    /// What stands under the title: the sentence, where the title is another, and the judgement.
+    pub fn under(&self) -> String {
+        let sentence = (self.title != self.headline).then_some(self.headline.as_str());
+        let judgement = Some(self.judgement.as_str()).filter(|words| !words.is_empty());
+        let parts: Vec<&str> = [sentence, judgement].into_iter().flatten().collect();
+        parts.join(" · ")
+    }
+
     /// There is something to stand beside the figures.
     pub(super) fn has_findings(&self) -> bool {
         !(self.settings.is_empty()

@@ -1,6 +1,6 @@
 //! Where models are looked for, and which were used last.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use eframe::egui::{Align, Label, Layout, Ui};
 
@@ -49,7 +49,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
     });
 }
 
-fn folder_line(ui: &mut Ui, folder: &PathBuf) -> bool {
+fn folder_line(ui: &mut Ui, folder: &Path) -> bool {
     let shown = clean(&folder.display().to_string());
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {

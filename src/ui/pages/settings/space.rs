@@ -16,21 +16,18 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
     let (space, own) = (spaces.current(), spaces.own_file());
     let dimensions = count(space.dimensions().len() as u64, "setting");
     Card::new("Search space").min_height(height).show(ui, |ui| {
-        match &own {
-            Some(file) => {
-                label(ui, format!("Your own file, with {dimensions}"));
-                code(ui, clean(&file.display().to_string()));
-            }
-            None => {
-                label(
-                    ui,
-                    format!("The one that ships with Flux, with {dimensions}"),
-                );
-                caption(
-                    ui,
-                    "A file of your own may leave settings out, add some, or offer other values",
-                );
-            }
+        if let Some(file) = &own {
+            label(ui, format!("Your own file, with {dimensions}"));
+            code(ui, clean(&file.display().to_string()));
+        } else {
+            label(
+                ui,
+                format!("The one that ships with Flux, with {dimensions}"),
+            );
+            caption(
+                ui,
+                "A file of your own may leave settings out, add some, or offer other values",
+            );
         }
         ui.horizontal_wrapped(|ui| {
             if ui

@@ -1,18 +1,18 @@
 //! Step 3: what will be tried and what will not, each with its reason, and about how long it takes.
 
-use std::collections::BTreeMap;
-
 use eframe::egui::Ui;
 
-use crate::domain::text::{capitalised, clean, count, refusal_words, setting_title, span};
+use crate::domain::text::{clean, count, setting_title, span};
 use crate::engine::report::DryRun;
+use crate::report::findings::not_tried;
 use crate::ui::app::Cx;
+use crate::ui::pages::session;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::tokens;
 use crate::ui::widgets::{
     Card, Column, Press, Table, Width, badge, caption, columns, failed, loading_note, muted,
-    page_header, status, strong,
+    page_header, status,
 };
 
 use super::{Step, ask_plan, request, start, steps};
@@ -59,7 +59,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             0 => tried(ui, &plan, height),
             _ => {
                 effort(ui, &plan, state);
-                refused(ui, &plan);
+                session::not_tried(ui, &not_tried(&plan.refused), 0);
             }
         },
     );
@@ -162,50 +162,5 @@ fn effort(ui: &mut Ui, plan: &DryRun, state: &AppState) {
             status(ui, Icon::Clock, t.muted, &format!("No further candidate after {minutes} min"));
         }
         caption(ui, "Stock is measured at the start, the middle and the end. The best is then confirmed against stock, interleaved A-B-B-A, and kept only if the whole 95 % interval of its gain lies above 1 %.");
-    });
-}
-
-/// What the refusal of a setting for another backend begins with; there are many, and none is a surprise.
-const OTHER_BACKEND: &str = "only for the";
-
-/// Refusals with the same reason stand together; those of other backends are counted.
-fn refused(ui: &mut Ui, plan: &DryRun) {
-    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let (others, own): (Vec<_>, Vec<_>) = plan
-        .refused
-        .iter()
-        .partition(|refusal| refusal.reason.starts_with(OTHER_BACKEND));
-    for refusal in &own {
-        reasons
-            .entry(refusal.reason.as_str())
-            .or_default()
-            .push(refusal_words(refusal));
-    }
-    if plan.refused.is_empty() {
-        return;
-    }
-    Card::new("Not tried").show(ui, |ui| {
-        for (reason, settings) in &reasons {
-            group(ui, &capitalised(&clean(reason)), &settings.join(", "));
-        }
-        if !others.is_empty() {
-            let names: Vec<String> = others
-                .iter()
-                .map(|refusal| refusal_words(refusal))
-                .collect();
-            let reason = format!(
-                "{} for other backends",
-                count(others.len() as u64, "setting")
-            );
-            caption(ui, reason).on_hover_text(names.join(", "));
-        }
-    });
-}
-
-fn group(ui: &mut Ui, reason: &str, settings: &str) {
-    ui.vertical(|ui| {
-        ui.spacing_mut().item_spacing.y = 1.0;
-        strong(ui, reason);
-        caption(ui, settings);
     });
 }

@@ -271,7 +271,6 @@ pub fn resume(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf) {
 pub fn go_on(state: &mut AppState, cx: &mut Cx, session: i64, model: PathBuf, goal: Goal) {
     state.tune.goal = goal;
     state.tune.running = None;
-    take_model(state, cx.link, &model);
     resume(state, cx, session, model);
     cx.go(Page::Tune);
 }
@@ -281,7 +280,7 @@ pub fn measure_again(link: &Link, model: PathBuf, goal: Goal) {
     link.ask(
         Worker::System,
         move |ports| ports.models.inspect(&model),
-        move |state, _, read| match read {
+        move |state, link, read| match read {
             Ok(_) if state.job.as_ref().is_some_and(JobView::is_running) => {
                 state.complain("A measurement is running: begin another when it has ended");
             }
@@ -291,6 +290,7 @@ pub fn measure_again(link: &Link, model: PathBuf, goal: Goal) {
                 state.tune.goal = goal;
                 state.tune.inspected = Loadable::Ready(model.clone());
                 state.settings.remember_model(model.path.clone());
+                settings::store(state, link);
                 state.model = Some(model);
                 state.tune.step = Step::Goal;
                 state.page = Page::Tune;

@@ -30,12 +30,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     };
-    let under = if view.title == view.headline {
-        view.judgement.clone()
-    } else {
-        format!("{} · {}", view.headline, view.judgement)
-    };
-    page_header(ui, &view.title, &under, |ui| actions(ui, state, cx, &view));
+    page_header(ui, &view.title, &view.under(), |ui| {
+        actions(ui, state, cx, &view);
+    });
     if let Some(step) = steps::line(ui, Step::Result, |step| step >= Step::Screening) {
         state.tune.step = step;
         state.tune.looking_at = Some(step);
