@@ -1,6 +1,7 @@
 //! A job as the app sees it: a pure reducer over its events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::domain::search::interleaved;
 use crate::domain::stats::{Ordered, confirm};
@@ -49,8 +50,8 @@ pub struct LiveConfirmation {
     pub repetitions: u32,
     /// Smallest effect it can see, percent.
     pub smallest_effect_pct: Option<f64>,
-    /// Its runs so far, in order.
-    pub runs: Vec<StoredLine>,
+    /// Its runs so far, in order; shared with the frame that draws them.
+    pub runs: Arc<Vec<StoredLine>>,
     /// Its judgement, once there is one.
     pub judged: Option<Box<ConfirmationDocument>>,
 }
@@ -103,10 +104,10 @@ pub struct JobView {
     pub eta_secs: Option<f64>,
     /// What is going on.
     pub doing: String,
-    /// Runs stored.
-    pub runs: Vec<StoredLine>,
+    /// Runs stored; shared with the frame that draws them.
+    pub runs: Arc<Vec<StoredLine>>,
     /// Candidates judged in screening, by id.
-    pub candidates: Vec<CandidateResult>,
+    pub candidates: Arc<Vec<CandidateResult>>,
     /// The confirmation.
     pub confirmation: Option<LiveConfirmation>,
     /// Notices.
@@ -135,8 +136,8 @@ impl JobView {
             total: 0,
             eta_secs: None,
             doing: String::new(),
-            runs: Vec::new(),
-            candidates: Vec::new(),
+            runs: Arc::default(),
+            candidates: Arc::default(),
             confirmation: None,
             notices: Vec::new(),
             serving: None,
@@ -162,6 +163,16 @@ impl JobView {
             Some(Outcome::Failed { error }) if self.kind == kind => Some(error),
             _ => None,
         }
+    }
+
+    /// Rises with every run, judgement and end: figures of the runs change with it only.
+    pub fn version(&self) -> u64 {
+        let judged = self
+            .confirmation
+            .as_ref()
+            .is_some_and(|c| c.judged.is_some());
+        let ends = u64::from(judged) + u64::from(!self.is_running());
+        (self.id.0 << 32) | (self.runs.len() as u64 * 4 + ends)
     }
 
     /// Share done.
@@ -229,8 +240,9 @@ impl JobView {
                 wall_secs,
             }),
             EventKind::Screened(candidate) => {
-                self.candidates.retain(|known| known.id != candidate.id);
-                self.candidates.push(candidate);
+                let candidates = Arc::make_mut(&mut self.candidates);
+                candidates.retain(|known| known.id != candidate.id);
+                candidates.push(candidate);
             }
             EventKind::ConfirmationPlanned {
                 settings,
@@ -243,7 +255,7 @@ impl JobView {
                     processes,
                     repetitions,
                     smallest_effect_pct,
-                    runs: Vec::new(),
+                    runs: Arc::default(),
                     judged: None,
                 });
             }
@@ -259,10 +271,10 @@ impl JobView {
         if let (Stage::Confirmation, Some(live)) = (line.planned.stage, &mut self.confirmation)
             && live.judged.is_none()
         {
-            live.runs.push(line.clone());
+            Arc::make_mut(&mut live.runs).push(line.clone());
         }
         self.done = self.done.max(u64::from(line.seq) + 1);
-        self.runs.push(line);
+        Arc::make_mut(&mut self.runs).push(line);
     }
 
     fn judged(&mut self, confirmation: serde_json::Value) {
