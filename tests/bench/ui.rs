@@ -34,7 +34,7 @@ use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
 use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
 use flux::engine::telemetry::Tick;
 use flux::store::{Access, SqliteStore};
-use flux::ui::Message;
+use flux::ui::{App, Message};
 use flux::wiring::{self, Options};
 use flux_cli::Bed;
 use long_history::Size;
@@ -53,6 +53,8 @@ const FRAMES: usize = 300;
 /// The ranking's size.
 const CANDIDATES: u32 = 200;
 const REPETITIONS: u32 = 20;
+/// An hour at 250 ms.
+const HOUR_TICKS: i64 = 4 * 3_600;
 /// How long a tuning is watched.
 const MEASURING: Duration = Duration::from_secs(10);
 /// How long the idle window is watched.
@@ -108,9 +110,15 @@ fn pages() {
         frames(page, &mut stage);
     }
     stage.click("Dashboard");
-    stage.harness.state_mut().take(Message::Readings(an_hour()));
+    let now = jiff::Timestamp::now().as_millisecond();
+    let hour = (-HOUR_TICKS..0).map(|number| tick(now, number)).collect();
+    stage.harness.state_mut().take(Message::Readings(hour));
     stage.click("1 h");
-    frames("Dashboard, an hour of 8 series", &mut stage);
+    let mut next = 0_i64..;
+    frames_with("Dashboard, an hour of 8 series", &mut stage, |app| {
+        let tick = tick(now, next.next().unwrap());
+        app.take(Message::Readings(vec![tick]));
+    });
     stage.click("Tune");
     stage.dialogs.answer(&desk.bed.model);
     stage.click("Choose a file…");
@@ -132,9 +140,15 @@ fn pages() {
 
 /// Logic, pages and tessellation, without a GPU.
 fn frames(what: &str, stage: &mut Stage) {
+    frames_with(what, stage, |_| {});
+}
+
+/// The same with something new before each.
+fn frames_with(what: &str, stage: &mut Stage, mut news: impl FnMut(&mut App)) {
     let mut ms: Vec<f64> = (0..FRAMES)
         .map(|_| {
             let begun = worked();
+            news(stage.harness.state_mut());
             stage.harness.run_steps(1);
             let output = stage.harness.output();
             let meshes = stage
@@ -169,8 +183,8 @@ fn cpu_secs(schedstat: &Path) -> f64 {
     ns.parse::<f64>().unwrap() / 1e9
 }
 
-/// Every 250 ms, up to now.
-fn an_hour() -> Vec<Tick> {
+/// The readings of the `number`th quarter of a second after `now`.
+fn tick(now: i64, number: i64) -> Tick {
     const METRICS: [Metric; 8] = [
         Metric::Power,
         Metric::CoreClock,
@@ -181,25 +195,21 @@ fn an_hour() -> Vec<Tick> {
         Metric::CpuLoad,
         Metric::RamUsed,
     ];
-    let now = jiff::Timestamp::now().as_millisecond();
-    let tick = |number: i64| {
-        let at = Timestamp(now - (4 * 3_600 - number) * 250);
-        let value = 50.0 + (number as f64 / 37.0).sin() * 20.0;
-        let reading = |metric| Reading {
-            at,
-            series: SeriesId {
-                source: "gpu0".to_owned(),
-                metric,
-            },
-            value,
-        };
-        Tick {
-            at,
-            readings: METRICS.map(reading).into(),
-            cost: Duration::ZERO,
-        }
+    let at = Timestamp(now + number * 250);
+    let value = 50.0 + (number as f64 / 37.0).sin() * 20.0;
+    let reading = |metric| Reading {
+        at,
+        series: SeriesId {
+            source: "gpu0".to_owned(),
+            metric,
+        },
+        value,
     };
-    (0..4 * 3_600).map(tick).collect()
+    Tick {
+        at,
+        readings: METRICS.map(reading).into(),
+        cost: Duration::ZERO,
+    }
 }
 
 /// As if the job that runs had told this.
@@ -307,7 +317,9 @@ fn repaints() {
     }
     stage.until("1 of 3");
     let (ask, asked) = channel();
-    let waker = move |info: RequestRepaintInfo| drop(ask.send(Instant::now() + info.delay));
+    let waker = move |info: RequestRepaintInfo| {
+        let _ = ask.send(Instant::now() + info.delay);
+    };
     stage.harness.ctx.set_request_repaint_callback(waker);
     let (begun, mut due) = (Instant::now(), None::<Instant>);
     let mut frames: Vec<Instant> = Vec::new();

@@ -70,15 +70,18 @@ fn esc_closes_every_dialog_and_pages_have_keys() {
 
 #[test]
 fn the_page_scrolls_to_what_the_keyboard_comes_to() {
-    let desk = Desk::new(|_| Answer::Valid);
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to("rx580-2048sp");
     let size = Vec2::new(900.0, 600.0);
     let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
-    assert!(
-        stage.rect("Install").top() > size.y,
-        "out of sight at first"
-    );
-    stage.tab_to("Install");
-    assert!(stage.rect("Install").bottom() < size.y);
+    let title = "AMD Radeon RX 580 2048SP";
+    let (before, lower) = (stage.rect(title).top(), stage.rect("Add folder…"));
+    assert!(lower.bottom() > size.y, "out of sight at first");
+    stage.tab_to("Add folder…");
+    assert!(stage.rect("Add folder…").bottom() < size.y);
+    assert!(stage.rect(title).top() < before);
+    stage.tab_to("Scan again");
+    assert!(stage.rect("Scan again").top() > 0.0, "and back");
 }
 
 #[test]

@@ -18,8 +18,6 @@ fn a_finalist_that_turns_out_slower_is_not_offered() {
     stage.until_ended();
     stage.until("Tune again");
     assert!(!stage.shows("Save profile"));
-    stage.save("/tmp/journeys/regressed.png");
-    eprintln!("{}", stage.words());
 }
 
 #[test]
@@ -30,8 +28,6 @@ fn a_gain_that_costs_the_other_metric_is_not_offered() {
     });
     let mut stage = started(&desk);
     stage.until_ended();
-    stage.save("/tmp/journeys/guard.png");
-    eprintln!("{}", stage.words());
     assert!(!stage.shows("Save profile"));
 }
 
@@ -44,8 +40,6 @@ fn a_gain_lost_in_noise_stays_undecided() {
     });
     let mut stage = started(&desk);
     stage.until_ended();
-    stage.save("/tmp/journeys/noise.png");
-    eprintln!("{}", stage.words());
     assert!(!stage.shows("Save profile"));
 }
 
@@ -57,8 +51,6 @@ fn candidates_that_fail_are_shown_with_their_class() {
     });
     let mut stage = started(&desk);
     stage.until_ended();
-    stage.save("/tmp/journeys/allfail.png");
-    eprintln!("{}", stage.words());
     assert!(!stage.shows("Save profile"));
 }
 
@@ -70,8 +62,6 @@ fn where_stock_fails_nothing_runs_and_the_advice_is_shown() {
     stage.until_ended();
     stage.must_show(&capitalised(class.advice()));
     stage.must_show("Back to the start");
-    stage.save("/tmp/journeys/nothing.png");
-    eprintln!("{}", stage.words());
     let end = desk.store.session(1).unwrap().unwrap().end.unwrap();
     stage.must_show(&capitalised(end.result["headline"].as_str().unwrap()));
     stage.click("Back to the start");
