@@ -266,6 +266,9 @@ impl App {
     /// Draws, then carries out what was ordered.
     pub fn show(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
+        if let Some(text) = self.state.clipboard.take() {
+            ctx.copy_text(text);
+        }
         let mut cx = Cx {
             link: &self.link,
             orders: Vec::new(),

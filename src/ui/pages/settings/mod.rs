@@ -169,7 +169,7 @@ fn measuring(ui: &mut Ui, state: &mut AppState, height: f32) {
                 |ui| {
                     let mut minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
                     let response = segmented(ui, &mut minutes, tune::LIMITS);
-                    if response.clicked() {
+                    if response.changed() {
                         settings.time_limit_secs = (minutes > 0).then_some(minutes * 60);
                     }
                     response
