@@ -168,8 +168,9 @@ fn measuring(ui: &mut Ui, state: &mut AppState, height: f32) {
                 "Of a new search, unless it is given another",
                 |ui| {
                     let mut minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
+                    let before = minutes;
                     let response = segmented(ui, &mut minutes, tune::LIMITS);
-                    if response.clicked() {
+                    if minutes != before {
                         settings.time_limit_secs = (minutes > 0).then_some(minutes * 60);
                     }
                     response
