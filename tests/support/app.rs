@@ -231,7 +231,7 @@ impl Stage {
     pub fn focused(&self) -> Option<String> {
         let mut nodes = self.harness.root().children_recursive();
         nodes
-            .find(|node| node.is_focused())
+            .find(egui_kittest::Node::is_focused)
             .and_then(|node| node.accesskit_node().label())
     }
 

@@ -43,6 +43,8 @@ pub struct SessionView {
     pub(super) ending: Ending,
     /// It may still get a result.
     pub can_resume: bool,
+    /// Sensors were read while it was measured.
+    pub has_telemetry: bool,
     /// It has a winner that is not saved.
     pub saveable: bool,
     /// Its profile, and the command that serves the model with it.
@@ -117,7 +119,10 @@ impl SessionView {
     /// # Errors
     /// There is no such session; the store cannot be read.
     pub fn load(id: i64, ports: &Ports) -> Result<Self, JobError> {
-        Ok(Self::of(&without_raw(id, ports)?))
+        Ok(Self {
+            has_telemetry: ports.store.telemetry_span(id)?.is_some(),
+            ..Self::of(&without_raw(id, ports)?)
+        })
     }
 
     /// The view of this evidence.
@@ -147,6 +152,7 @@ impl SessionView {
                 Outcome::Open => Ending::Open,
             },
             can_resume: can_resume(&evidence.session),
+            has_telemetry: false,
             saveable: story.tuned().is_some_and(|document| document.saveable),
             profile: evidence
                 .profiles

@@ -25,7 +25,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         match state.tune.result.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
             None => Card::bare().show(ui, |ui| {
-                loading_note(ui, "Reading every run back from the store")
+                loading_note(ui, "Reading every run back from the store");
             }),
         }
         return;
