@@ -64,8 +64,23 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         ScrollArea::vertical()
             .id_salt(("page", state.page as u8))
             .auto_shrink([false, false])
-            .show(ui, |ui| centered(ui, |ui| pages::show(ui, state, cx)));
+            .show(ui, |ui| {
+                follow_focus(ui);
+                centered(ui, |ui| pages::show(ui, state, cx));
+            });
     });
+}
+
+/// What the keyboard has just come to is scrolled to.
+fn follow_focus(ui: &Ui) {
+    let place = ui.scope_id().with("focus");
+    let now = ui.memory(eframe::egui::Memory::focused);
+    let before = ui.data_mut(|data| std::mem::replace(data.get_temp_mut_or_default(place), now));
+    if now != before
+        && let Some(response) = now.and_then(|id| ui.ctx().read_response(id))
+    {
+        ui.scroll_to_rect(response.rect.expand(space::S), None);
+    }
 }
 
 /// Content keeps to a width that eyes can follow.

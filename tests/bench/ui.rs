@@ -23,14 +23,20 @@ mod scripted_engine;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use app::Stage;
+use eframe::egui::RequestRepaintInfo;
+use flux::domain::telemetry::{Metric, Reading, SeriesId};
 use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
 use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
+use flux::engine::telemetry::Tick;
 use flux::store::{Access, SqliteStore};
 use flux::ui::Message;
+use flux::wiring::{self, Options};
+use flux_cli::Bed;
 use long_history::Size;
 use screen::{Screen, Window};
 use scripted_engine::{Answer, Desk, Gate};
@@ -47,6 +53,8 @@ const FRAMES: usize = 300;
 /// The ranking's size.
 const CANDIDATES: u32 = 200;
 const REPETITIONS: u32 = 20;
+/// How long a tuning is watched.
+const MEASURING: Duration = Duration::from_secs(10);
 /// How long the idle window is watched.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -69,6 +77,7 @@ fn main() {
         "", "median", "p99", "bound", "ratio"
     );
     pages();
+    repaints();
     match Screen::open() {
         Some(screen) => window(&screen),
         None => println!("start, memory and idle need a screen"),
@@ -98,6 +107,10 @@ fn pages() {
         stage.click(page);
         frames(page, &mut stage);
     }
+    stage.click("Dashboard");
+    stage.harness.state_mut().take(Message::Readings(an_hour()));
+    stage.click("1 h");
+    frames("Dashboard, an hour of 8 series", &mut stage);
     stage.click("Tune");
     stage.dialogs.answer(&desk.bed.model);
     stage.click("Choose a file…");
@@ -121,7 +134,7 @@ fn pages() {
 fn frames(what: &str, stage: &mut Stage) {
     let mut ms: Vec<f64> = (0..FRAMES)
         .map(|_| {
-            let begun = cpu_secs(Path::new("/proc/thread-self/schedstat"));
+            let begun = worked();
             stage.harness.run_steps(1);
             let output = stage.harness.output();
             let meshes = stage
@@ -129,7 +142,7 @@ fn frames(what: &str, stage: &mut Stage) {
                 .ctx
                 .tessellate(output.shapes.clone(), output.pixels_per_point);
             std::hint::black_box(meshes);
-            (cpu_secs(Path::new("/proc/thread-self/schedstat")) - begun) * 1e3
+            (worked() - begun) * 1e3
         })
         .collect();
     ms.sort_by(f64::total_cmp);
@@ -142,11 +155,51 @@ fn frames(what: &str, stage: &mut Stage) {
     );
 }
 
+/// Seconds this thread was on a processor.
+fn worked() -> f64 {
+    // Linux brings its count up to date when a thread gives way.
+    std::thread::yield_now();
+    cpu_secs(Path::new("/proc/thread-self/schedstat"))
+}
+
 /// Seconds on a processor, as Linux counts them for one thread.
 fn cpu_secs(schedstat: &Path) -> f64 {
     let text = std::fs::read_to_string(schedstat).unwrap();
     let ns = text.split(' ').next().unwrap();
     ns.parse::<f64>().unwrap() / 1e9
+}
+
+/// Every 250 ms, up to now.
+fn an_hour() -> Vec<Tick> {
+    const METRICS: [Metric; 8] = [
+        Metric::Power,
+        Metric::CoreClock,
+        Metric::MemoryClock,
+        Metric::Temperature,
+        Metric::VramUsed,
+        Metric::GpuLoad,
+        Metric::CpuLoad,
+        Metric::RamUsed,
+    ];
+    let now = jiff::Timestamp::now().as_millisecond();
+    let tick = |number: i64| {
+        let at = Timestamp(now - (4 * 3_600 - number) * 250);
+        let value = 50.0 + (number as f64 / 37.0).sin() * 20.0;
+        let reading = |metric| Reading {
+            at,
+            series: SeriesId {
+                source: "gpu0".to_owned(),
+                metric,
+            },
+            value,
+        };
+        Tick {
+            at,
+            readings: METRICS.map(reading).into(),
+            cost: Duration::ZERO,
+        }
+    };
+    (0..4 * 3_600).map(tick).collect()
 }
 
 /// As if the job that runs had told this.
@@ -232,6 +285,54 @@ fn confirm(stage: &mut Stage) {
     }
 }
 
+/// A tuning of real processes, ten repetitions a second, drawn as a window's event loop would: when a frame is asked
+/// for, and when it is due.
+fn repaints() {
+    let bed = Bed::new("sleep_ms_per_rep = 100\n");
+    let options = Options {
+        data_dir: Some(bed.data.clone()),
+        machine: None,
+        access: Access::Look,
+        flux: Some(env!("CARGO_BIN_EXE_flux").into()),
+    };
+    let ports = wiring::open(&options).unwrap().ports;
+    let name = ports.runtimes.add(bed.fake.dir()).unwrap().name;
+    let mut stage = Stage::new(ports);
+    stage.click(&format!("Use llama.cpp {name}"));
+    stage.click("Tune");
+    stage.dialogs.answer(&bed.model);
+    stage.click("Choose a file…");
+    for button in ["Next", "Next", "Start measuring"] {
+        stage.click(button);
+    }
+    stage.until("1 of 3");
+    let (ask, asked) = channel();
+    let waker = move |info: RequestRepaintInfo| drop(ask.send(Instant::now() + info.delay));
+    stage.harness.ctx.set_request_repaint_callback(waker);
+    let (begun, mut due) = (Instant::now(), None::<Instant>);
+    let mut frames: Vec<Instant> = Vec::new();
+    while begun.elapsed() < MEASURING {
+        let wait = due.map_or(MEASURING, |at| at.saturating_duration_since(Instant::now()));
+        if let Ok(at) = asked.recv_timeout(wait) {
+            due = Some(due.map_or(at, |before| before.min(at)));
+        } else {
+            due = None;
+            frames.push(Instant::now());
+            stage.harness.run_steps(1);
+        }
+    }
+    assert!(stage.is_measuring());
+    let span = frames[frames.len() - 1] - frames[0];
+    let rate = (frames.len() - 1) as f64 / span.as_secs_f64();
+    row(
+        "frames a second, measuring",
+        None,
+        rate,
+        FRAMES_PER_SEC,
+        "/s",
+    );
+}
+
 /// The real window over the same history.
 fn window(screen: &Screen) {
     let dir = tempfile::tempdir().unwrap();
@@ -281,6 +382,7 @@ fn window(screen: &Screen) {
         MEMORY_MB,
         "MB",
     );
+    sleep(Duration::from_secs(1));
     window.frames();
     let before = all_threads(&process);
     sleep(IDLE);

@@ -1,6 +1,6 @@
 //! The keyboard alone: never a pointer.
 
-use eframe::egui::{Key, Modifiers};
+use eframe::egui::{Key, Modifiers, Theme, Vec2};
 
 use crate::app::Stage;
 use crate::scripted_engine::{Answer, Desk};
@@ -66,6 +66,19 @@ fn esc_closes_every_dialog_and_pages_have_keys() {
     stage.key(Modifiers::NONE, Key::Num2);
     stage.type_into("Path of a model file", "1");
     stage.must_show("Tune a model");
+}
+
+#[test]
+fn the_page_scrolls_to_what_the_keyboard_comes_to() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let size = Vec2::new(900.0, 600.0);
+    let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
+    assert!(
+        stage.rect("Install").top() > size.y,
+        "out of sight at first"
+    );
+    stage.tab_to("Install");
+    assert!(stage.rect("Install").bottom() < size.y);
 }
 
 #[test]

@@ -31,8 +31,9 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
     Card::new("Confirmation, in the order it runs")
         .caption(plan)
         .show(ui, |ui| {
-            let strip = strip(live, job.is_running(), role, unit);
-            charts::with_table(ui, "strip", |width| strip.scene(width));
+            charts::kept(ui, "strip", job.version(), |width| {
+                strip(live, job.is_running(), role, unit).scene(width)
+            });
             caption(
                 ui,
                 format!(
@@ -44,8 +45,9 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
     Card::new("Every run")
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {
-            let samples = samples(live, role, unit);
-            charts::with_table(ui, "runs", |width| samples.scene(width));
+            charts::kept(ui, "runs", job.version(), |width| {
+                samples(live, role, unit).scene(width)
+            });
         });
 }
 

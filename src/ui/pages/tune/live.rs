@@ -227,28 +227,32 @@ fn candidates(ui: &mut Ui, job: &JobView) {
             Column::right("", Width::Fixed(22.0)),
         ];
         let shown = &job.candidates;
-        Table::new("live candidates", &columns)
-            .headless()
-            .wrap()
-            .show(ui, shown.len(), |row, cells| {
-                let candidate = &shown[row];
-                cells.text(settings_words(&candidate.settings));
-                match candidate.change_pct {
-                    Some(change) => cells.muted(crate::domain::text::change(change, 1)),
-                    None => cells.muted(clean(&candidate.status.replace('-', " "))),
-                }
-                let ok = candidate.status == "ok";
-                cells.add(|ui| {
-                    let t = tokens(ui);
-                    let (icon, color) = if ok {
-                        (Icon::Check, t.improved)
-                    } else {
-                        (Icon::Problem, t.regressed)
-                    };
-                    let text = eframe::egui::RichText::new(icon.glyph()).color(color);
-                    ui.label(text)
-                        .on_hover_text(clean(candidate.reason.as_deref().unwrap_or("measured")));
-                });
+        let table = Table::new("live candidates", &columns).headless();
+        // Rows of one height, so that those out of sight cost nothing.
+        let table = if shown.len() > 50 {
+            table
+        } else {
+            table.wrap()
+        };
+        table.show(ui, shown.len(), |row, cells| {
+            let candidate = &shown[row];
+            cells.text(settings_words(&candidate.settings));
+            match candidate.change_pct {
+                Some(change) => cells.muted(crate::domain::text::change(change, 1)),
+                None => cells.muted(clean(&candidate.status.replace('-', " "))),
+            }
+            let ok = candidate.status == "ok";
+            cells.add(|ui| {
+                let t = tokens(ui);
+                let (icon, color) = if ok {
+                    (Icon::Check, t.improved)
+                } else {
+                    (Icon::Problem, t.regressed)
+                };
+                let text = eframe::egui::RichText::new(icon.glyph()).color(color);
+                ui.label(text)
+                    .on_hover_text(clean(candidate.reason.as_deref().unwrap_or("measured")));
             });
+        });
     });
 }

@@ -25,25 +25,28 @@ pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
         .caption(caption)
         .min_height(height)
         .show(ui, |ui| {
-            let ranking = ranking(job, unit);
-            if ranking.rows.is_empty() {
+            if !job.runs.iter().any(counted) {
                 muted(ui, "The first bar appears when stock has been measured");
                 return;
             }
-            charts::with_table(ui, "screening", |width| ranking.scene(width));
+            charts::kept(ui, "screening", job.version(), |width| {
+                ranking(job, unit).scene(width)
+            });
         });
+}
+
+/// It is a run that the ranking shows.
+fn counted(run: &StoredLine) -> bool {
+    matches!(
+        run.planned.stage,
+        Stage::Baseline | Stage::Screening | Stage::Pairs | Stage::DropOne
+    )
 }
 
 /// Runs of screening, by settings.
 fn ranking(job: &JobView, unit: &str) -> Ranking {
     let mut by_settings: BTreeMap<&Settings, Vec<&StoredLine>> = BTreeMap::new();
-    let counted = |run: &&StoredLine| {
-        matches!(
-            run.planned.stage,
-            Stage::Baseline | Stage::Screening | Stage::Pairs | Stage::DropOne
-        )
-    };
-    for run in job.runs.iter().filter(counted) {
+    for run in job.runs.iter().filter(|run| counted(run)) {
         by_settings
             .entry(&run.planned.settings)
             .or_default()
