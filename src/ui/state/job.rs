@@ -1,6 +1,7 @@
 //! A job as the app sees it: a pure reducer over its events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::domain::search::interleaved;
 use crate::domain::stats::{Ordered, confirm};
@@ -49,8 +50,8 @@ pub struct LiveConfirmation {
     pub repetitions: u32,
     /// Smallest effect it can see, percent.
     pub smallest_effect_pct: Option<f64>,
-    /// Its runs so far, in order.
-    pub runs: Vec<StoredLine>,
+    /// Its runs so far, in order; shared with the frame that draws them.
+    pub runs: Arc<Vec<StoredLine>>,
     /// Its judgement, once there is one.
     pub judged: Option<Box<ConfirmationDocument>>,
 }
@@ -72,7 +73,7 @@ impl LiveConfirmation {
             processes,
             repetitions,
             smallest_effect_pct,
-            runs: Vec::new(),
+            runs: Arc::default(),
             judged: None,
         })
     }
@@ -124,10 +125,10 @@ pub struct JobView {
     pub eta_secs: Option<f64>,
     /// What is going on.
     pub doing: String,
-    /// Runs stored.
-    pub runs: Vec<StoredLine>,
+    /// Runs stored; shared with the frame that draws them.
+    pub runs: Arc<Vec<StoredLine>>,
     /// Candidates judged in screening, by id.
-    pub candidates: Vec<CandidateResult>,
+    pub candidates: Arc<Vec<CandidateResult>>,
     /// The confirmation.
     pub confirmation: Option<LiveConfirmation>,
     /// Notices.
@@ -156,8 +157,8 @@ impl JobView {
             total: 0,
             eta_secs: None,
             doing: String::new(),
-            runs: Vec::new(),
-            candidates: Vec::new(),
+            runs: Arc::default(),
+            candidates: Arc::default(),
             confirmation: None,
             notices: Vec::new(),
             serving: None,
@@ -183,6 +184,16 @@ impl JobView {
             Some(Outcome::Failed { error }) if self.kind == kind => Some(error),
             _ => None,
         }
+    }
+
+    /// Rises with every run, judgement and end: figures of the runs change with it only.
+    pub fn version(&self) -> u64 {
+        let judged = self
+            .confirmation
+            .as_ref()
+            .is_some_and(|c| c.judged.is_some());
+        let ends = u64::from(judged) + u64::from(!self.is_running());
+        (self.id.0 << 32) | (self.runs.len() as u64 * 4 + ends)
     }
 
     /// Share done.
@@ -250,8 +261,9 @@ impl JobView {
                 wall_secs,
             }),
             EventKind::Screened(candidate) => {
-                self.candidates.retain(|known| known.id != candidate.id);
-                self.candidates.push(candidate);
+                let candidates = Arc::make_mut(&mut self.candidates);
+                candidates.retain(|known| known.id != candidate.id);
+                candidates.push(candidate);
             }
             planned @ EventKind::ConfirmationPlanned { .. } => {
                 self.confirmation = LiveConfirmation::planned(planned);
@@ -268,10 +280,10 @@ impl JobView {
         if let (Stage::Confirmation, Some(live)) = (line.planned.stage, &mut self.confirmation)
             && live.judged.is_none()
         {
-            live.runs.push(line.clone());
+            Arc::make_mut(&mut live.runs).push(line.clone());
         }
         self.done = self.done.max(u64::from(line.seq) + 1);
-        self.runs.push(line);
+        Arc::make_mut(&mut self.runs).push(line);
     }
 
     fn judged(&mut self, confirmation: serde_json::Value) {
