@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::domain::search::MemoryUse;
+use crate::domain::search::{MemoryUse, Rejection};
 use crate::domain::text::{capitalised, clean, quantity, settings_phrase, settings_words, span};
 use crate::domain::types::{Fingerprint, Goal, RunOutcome, TestSamples, Timestamp, Verdict};
 use crate::engine::Ports;
@@ -39,6 +39,8 @@ pub struct SessionView {
     pub judgement: String,
     /// A verdict, where there is one.
     pub verdict: Option<Verdict>,
+    /// Why what may be faster is not saved.
+    pub(super) rejection: Option<Rejection>,
     /// How it ended.
     pub(super) ending: Ending,
     /// It may still get a result.
@@ -145,6 +147,7 @@ impl SessionView {
             headline: clean(&story.headline()),
             judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
+            rejection: story.rejection(),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
