@@ -44,12 +44,12 @@ fn help_and_version_are_results() {
     flux(&["--version"]).code(0).stdout(starts_with("flux "));
 }
 
+#[cfg(not(feature = "gui"))]
 #[test]
-fn flux_alone_says_that_the_app_is_not_built_in_and_lists_the_commands() {
-    flux(&[]).code(2).stdout(is_empty()).stderr(
-        starts_with("error: the desktop app is not built into this binary")
-            .and(contains("quickstart, scan, runtime")),
-    );
+fn flux_alone_says_that_the_app_is_not_built_in() {
+    flux(&[]).code(2).stdout(is_empty()).stderr(starts_with(
+        "error: the desktop app is not built into this binary",
+    ));
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_winner_that_harms_the_guard_is_rejected_and_the_next_finalist_confirmed() {
     let harmed = outcome.candidates[0].reason.as_ref().unwrap();
     assert_eq!(
         harmed,
-        "nothing is built on it: a guarded metric changed by -10.0 %"
+        "nothing is built on it: a guarded metric changed by −10.0 %"
     );
 
     let outcome = OrderTest::new(&[("a", &["1"])])

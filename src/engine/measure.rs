@@ -132,9 +132,9 @@ impl<'a> Bench<'a> {
             self.store_run(&planned, &run, context)?;
             for note in driver.record(&run) {
                 self.keep(&note)?;
-                event_of(note)
-                    .into_iter()
-                    .for_each(|kind| context.emit(kind));
+                if let Some(kind) = event_of(note) {
+                    context.emit(kind);
+                }
             }
         }
     }

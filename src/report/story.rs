@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::domain::search::{Confirmation, Objective, Refusal};
+use crate::domain::search::{Confirmation, Objective, Refusal, Rejection};
 use crate::domain::text::{count, quantity, verdict_title};
 use crate::domain::types::{RunOutcome, Settings, Stage};
 use crate::engine::evidence::Evidence;
@@ -72,8 +72,16 @@ impl<'a> Story<'a> {
         }
     }
 
+    /// Why the candidate judged last was not saved although it may be faster.
+    pub fn rejection(&self) -> Option<Rejection> {
+        self.confirmations.last()?.rejected
+    }
+
     /// A title: verdict and both means, where something was judged; else the sentence.
     pub fn title(&self) -> String {
+        if let Some(rejection) = self.rejection() {
+            return rejection.title().to_owned();
+        }
         let judged = match &self.result {
             Outcome::Tuned(document) => document.comparison().zip(Some(&document.primary)),
             Outcome::Compared(document) => document.comparison().zip(Some(&document.primary)),

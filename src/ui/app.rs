@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use eframe::egui::{self, Context, Ui, ViewportCommand};
+use eframe::egui::{self, Context, Ui, Vec2, ViewportCommand};
 
 use crate::engine::Ports;
 use crate::engine::message::{Command, EventKind, JobError, Occupies};
@@ -60,6 +60,8 @@ pub struct App {
     /// How the sensors are read: every so many milliseconds, stored with sessions or not.
     watching: Option<(u32, bool)>,
     leaving: bool,
+    /// Size of the window, points.
+    window: Option<Vec2>,
 }
 
 impl App {
@@ -99,6 +101,7 @@ impl App {
             begun: false,
             watching: None,
             leaving: false,
+            window: None,
         };
         app.follow_settings(ctx);
         app.link.wake(ctx);
@@ -261,11 +264,30 @@ impl App {
         let live = self.state.page == Page::Dashboard && !self.state.dashboard.is_replaying();
         self.link.look_at_sensors(live && !hidden);
         self.mind_closing(ctx);
+        self.window = Some(ctx.viewport_rect().size());
+    }
+
+    /// Remembers the window's size for the next start.
+    fn remember_window(&mut self) {
+        let Some(size) = self.window else { return };
+        // Points of the window: the zoom is Flux's own and is kept beside it.
+        let size = (size * self.state.settings.zoom as f32).round();
+        let size = [size.x as u32, size.y as u32];
+        if size != self.state.settings.window_size {
+            self.state.settings.window_size = size;
+            let saved = self.link.ports().settings.save(&self.state.settings);
+            if let Err(error) = saved {
+                tracing::warn!(%error, "the window's size is not kept");
+            }
+        }
     }
 
     /// Draws, then carries out what was ordered.
     pub fn show(&mut self, ui: &mut Ui) {
         let ctx = ui.ctx().clone();
+        if let Some(text) = self.state.clipboard.take() {
+            ctx.copy_text(text);
+        }
         let mut cx = Cx {
             link: &self.link,
             orders: Vec::new(),
@@ -294,6 +316,10 @@ impl eframe::App for App {
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.show(ui);
+    }
+
+    fn on_exit(&mut self, _gl: Option<&eframe::glow::Context>) {
+        self.remember_window();
     }
 
     fn clear_color(&self, visuals: &egui::Visuals) -> [f32; 4] {

@@ -155,28 +155,35 @@ fn paint(ui: &Ui, t: &Tokens, origin: Pos2, item: &Item) {
         Mark::Circle { x, y, r, role } => {
             painter.circle_filled(origin + vec2(*x, *y), *r, color(t, *role));
         }
-        Mark::Text {
-            x,
-            y,
-            anchor,
-            size,
-            strong,
-            role,
-            text,
-        } => {
-            let align = match anchor {
-                Anchor::Start => Align2::LEFT_CENTER,
-                Anchor::Middle => Align2::CENTER_CENTER,
-                Anchor::End => Align2::RIGHT_CENTER,
-            };
-            let font = if *strong {
-                theme::strong(*size)
-            } else {
-                theme::body(*size)
-            };
-            painter.text(origin + vec2(*x, *y), align, text, font, color(t, *role));
-        }
+        text @ Mark::Text { .. } => words(ui, t, origin, text),
     }
+}
+
+fn words(ui: &Ui, t: &Tokens, origin: Pos2, mark: &Mark) {
+    let Mark::Text {
+        x,
+        y,
+        anchor,
+        size,
+        strong,
+        role,
+        text,
+    } = mark
+    else {
+        return;
+    };
+    let align = match anchor {
+        Anchor::Start => Align2::LEFT_CENTER,
+        Anchor::Middle => Align2::CENTER_CENTER,
+        Anchor::End => Align2::RIGHT_CENTER,
+    };
+    let font = if *strong {
+        theme::strong(*size)
+    } else {
+        theme::body(*size)
+    };
+    ui.painter()
+        .text(origin + vec2(*x, *y), align, text, font, color(t, *role));
 }
 
 /// Convex pieces between neighbouring points: egui fills convex shapes only.

@@ -42,8 +42,8 @@ pub struct Entry {
     pub shortcut: Option<KeyboardShortcut>,
 }
 
-const fn with(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
-    Some(KeyboardShortcut::new(modifiers, key))
+const fn with(modifiers: Modifiers, key: Key) -> KeyboardShortcut {
+    KeyboardShortcut::new(modifiers, key)
 }
 
 const fn entry(
@@ -63,62 +63,62 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         UiCommand::Go(Page::Machine),
         "Go to Machine",
-        with(Modifiers::COMMAND, Key::Num1),
+        Some(with(Modifiers::COMMAND, Key::Num1)),
     ),
     entry(
         UiCommand::Go(Page::Tune),
         "Go to Tune",
-        with(Modifiers::COMMAND, Key::Num2),
+        Some(with(Modifiers::COMMAND, Key::Num2)),
     ),
     entry(
         UiCommand::Go(Page::Dashboard),
         "Go to Dashboard",
-        with(Modifiers::COMMAND, Key::Num3),
+        Some(with(Modifiers::COMMAND, Key::Num3)),
     ),
     entry(
         UiCommand::Go(Page::History),
         "Go to History",
-        with(Modifiers::COMMAND, Key::Num4),
+        Some(with(Modifiers::COMMAND, Key::Num4)),
     ),
     entry(
         UiCommand::Go(Page::Settings),
         "Go to Settings",
-        with(Modifiers::COMMAND, Key::Comma),
+        Some(with(Modifiers::COMMAND, Key::Comma)),
     ),
     entry(
         UiCommand::Palette,
         "Command palette",
-        with(Modifiers::COMMAND, Key::K),
+        Some(with(Modifiers::COMMAND, Key::K)),
     ),
     entry(
         UiCommand::Rescan,
         "Scan this machine again",
-        with(Modifiers::NONE, Key::F5),
+        Some(with(Modifiers::NONE, Key::F5)),
     ),
     entry(
         UiCommand::NewTune,
         "Tune a model",
-        with(Modifiers::COMMAND, Key::T),
+        Some(with(Modifiers::COMMAND, Key::T)),
     ),
     entry(
         UiCommand::Search,
         "Search the history",
-        with(Modifiers::COMMAND, Key::F),
+        Some(with(Modifiers::COMMAND, Key::F)),
     ),
     entry(
         UiCommand::ZoomIn,
         "Larger text and controls",
-        with(Modifiers::COMMAND, Key::Plus),
+        Some(with(Modifiers::COMMAND, Key::Plus)),
     ),
     entry(
         UiCommand::ZoomOut,
         "Smaller text and controls",
-        with(Modifiers::COMMAND, Key::Minus),
+        Some(with(Modifiers::COMMAND, Key::Minus)),
     ),
     entry(
         UiCommand::ZoomReset,
         "Usual size of text and controls",
-        with(Modifiers::COMMAND, Key::Num0),
+        Some(with(Modifiers::COMMAND, Key::Num0)),
     ),
     entry(
         UiCommand::SwitchTheme,
@@ -128,12 +128,12 @@ pub const ENTRIES: &[Entry] = &[
     entry(
         UiCommand::Keys,
         "Show the keys",
-        with(Modifiers::NONE, Key::F1),
+        Some(with(Modifiers::NONE, Key::F1)),
     ),
     entry(
         UiCommand::Quit,
         "Quit Flux",
-        with(Modifiers::COMMAND, Key::Q),
+        Some(with(Modifiers::COMMAND, Key::Q)),
     ),
 ];
 

@@ -15,8 +15,6 @@ use crate::ports::Notice;
 use super::app::App;
 use super::files::SystemDialogs;
 
-/// Size of a first window, points: the target screens'.
-const FIRST_SIZE: [f32; 2] = [1280.0, 800.0];
 /// Nothing is cut off down to this size, points.
 const LEAST_SIZE: [f32; 2] = [900.0, 600.0];
 
@@ -85,9 +83,10 @@ fn display() -> String {
 fn open(renderer: Renderer, ports: &Ports, notices: &[Notice]) -> eframe::Result {
     let begun = Instant::now();
     let (ports, notices) = (ports.clone(), notices.to_vec());
+    let (settings, _) = ports.settings.load();
     eframe::run_native(
         "Flux",
-        options(renderer),
+        options(renderer, settings.window_size),
         Box::new(move |cc| {
             let app = App::new(&cc.egui_ctx, ports, notices, Arc::new(SystemDialogs))
                 .map_err(|error| error.headline)?;
@@ -127,16 +126,20 @@ impl eframe::App for Timed {
         self.app.ui(ui, frame);
     }
 
+    fn on_exit(&mut self, gl: Option<&eframe::glow::Context>) {
+        self.app.on_exit(gl);
+    }
+
     fn clear_color(&self, visuals: &Visuals) -> [f32; 4] {
         self.app.clear_color(visuals)
     }
 }
 
-fn options(renderer: Renderer) -> NativeOptions {
+fn options(renderer: Renderer, [width, height]: [u32; 2]) -> NativeOptions {
     let viewport = ViewportBuilder::default()
         .with_title("Flux")
         .with_app_id("flux")
-        .with_inner_size(FIRST_SIZE)
+        .with_inner_size([width as f32, height as f32])
         .with_min_inner_size(LEAST_SIZE);
     NativeOptions {
         viewport,

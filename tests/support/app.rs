@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eframe::egui::{
-    Key, Modifiers, OutputCommand, RawInput, Rect, Theme, Vec2, ViewportCommand, ViewportEvent,
-    ViewportId,
+    Context, FullOutput, Key, Modifiers, OutputCommand, Plugin, RawInput, Rect, Theme, Vec2,
+    ViewportCommand, ViewportEvent, ViewportId,
 };
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
@@ -45,12 +45,30 @@ impl Files for ScriptedDialogs {
     }
 }
 
+/// Hears what is copied in every frame: a step of the harness draws one for each event, and keeps the last.
+struct Copies(Arc<Mutex<Option<String>>>);
+
+impl Plugin for Copies {
+    fn debug_name(&self) -> &'static str {
+        "copies"
+    }
+
+    fn output_hook(&mut self, _: &Context, output: &mut FullOutput) {
+        for command in &output.platform_output.commands {
+            if let OutputCommand::CopyText(text) = command {
+                *self.0.lock().unwrap() = Some(text.clone());
+            }
+        }
+    }
+}
+
 /// The app on a stage.
 pub struct Stage {
     pub harness: Harness<'static, App>,
     pub dialogs: Arc<ScriptedDialogs>,
     /// What was last put into the clipboard.
     pub copied: Option<String>,
+    copies: Arc<Mutex<Option<String>>>,
     /// The window was closed.
     pub closed: bool,
 }
@@ -88,10 +106,13 @@ impl Stage {
                 cc.egui_ctx.set_theme(theme);
                 app
             });
+        let copies = Arc::default();
+        harness.ctx.add_plugin(Copies(Arc::clone(&copies)));
         let mut stage = Self {
             harness,
             dialogs,
             copied: None,
+            copies,
             closed: false,
         };
         stage.settle();
@@ -114,21 +135,13 @@ impl Stage {
     /// Draws a frame and notes what it asks of the system.
     fn frame(&mut self) {
         self.harness.run_steps(1);
-        let output = self.harness.output();
-        let asked = output.platform_output.commands.clone();
-        self.note(&asked);
+        if let Some(text) = self.copies.lock().unwrap().take() {
+            self.copied = Some(text);
+        }
         let output = self.harness.output();
         let commands = &output.viewport_output[&ViewportId::ROOT].commands;
         if commands.contains(&ViewportCommand::Close) && !self.ask_to_close() {
             self.closed = true;
-        }
-    }
-
-    fn note(&mut self, asked: &[OutputCommand]) {
-        for command in asked {
-            if let OutputCommand::CopyText(text) = command {
-                self.copied = Some(text.clone());
-            }
         }
     }
 
@@ -154,9 +167,6 @@ impl Stage {
         let message =
             message.unwrap_or_else(|| panic!("nothing comes any more:\n{}", self.words()));
         self.harness.state_mut().take(message);
-        // What is asked of the system between two frames is in no frame's output.
-        let asked = self.harness.ctx.output(|output| output.commands.clone());
-        self.note(&asked);
         self.frame();
     }
 
@@ -221,7 +231,7 @@ impl Stage {
     pub fn focused(&self) -> Option<String> {
         let mut nodes = self.harness.root().children_recursive();
         nodes
-            .find(|node| node.is_focused())
+            .find(egui_kittest::Node::is_focused)
             .and_then(|node| node.accesskit_node().label())
     }
 

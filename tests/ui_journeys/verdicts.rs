@@ -18,17 +18,30 @@ fn a_finalist_that_turns_out_slower_is_not_offered() {
     stage.until_ended();
     stage.until("Tune again");
     assert!(!stage.shows("Save profile"));
+    // 0.8 of stock is 20 % less.
+    stage.must_show("Regressed: ");
+    stage.must_show("Flash attention on: −20.0 % (95 % CI ");
+    stage.must_show("no profile saved");
+    stage.must_show("Slower");
 }
 
 #[test]
 fn a_gain_that_costs_the_other_metric_is_not_offered() {
-    let desk = Desk::new(|run| match run.on() {
-        true => Answer::Rated(0.8, 1.3),
-        false => Answer::Rated(1.0, 1.0),
+    let desk = Desk::new(|run| {
+        if run.on() {
+            Answer::Rated(0.8, 1.3)
+        } else {
+            Answer::Rated(1.0, 1.0)
+        }
     });
     let mut stage = started(&desk);
     stage.until_ended();
     assert!(!stage.shows("Save profile"));
+    // A title that says "improved" would be read as one.
+    assert!(!stage.shows("Improved: "));
+    stage.must_show("Not saved: faster in one metric, slower in another");
+    stage.must_show("rejected: prompt speed got worse");
+    stage.must_show("May be faster, and is not saved");
 }
 
 #[test]
@@ -41,17 +54,26 @@ fn a_gain_lost_in_noise_stays_undecided() {
     let mut stage = started(&desk);
     stage.until_ended();
     assert!(!stage.shows("Save profile"));
+    stage.must_show("Inconclusive: no difference could be shown");
+    stage.must_show("Not decided");
+    stage.must_show("12 + 12 runs");
+    stage.must_show("Measure again with more processes per arm");
 }
 
 #[test]
 fn candidates_that_fail_are_shown_with_their_class() {
-    let desk = Desk::new(|run| match run.screens() {
-        true => Answer::Fails(FailureClass::OutOfMemory),
-        false => Answer::Rated(1.0, 1.0),
+    let desk = Desk::new(|run| {
+        if run.screens() {
+            Answer::Fails(FailureClass::OutOfMemory)
+        } else {
+            Answer::Rated(1.0, 1.0)
+        }
     });
     let mut stage = started(&desk);
     stage.until_ended();
     assert!(!stage.shows("Save profile"));
+    stage.must_show("Nothing beat stock in screening: stock stays");
+    stage.must_show("out of memory");
 }
 
 #[test]

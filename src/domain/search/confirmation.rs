@@ -40,6 +40,16 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// What kept a candidate that may be faster from being saved, as a title.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Failed => "Not saved: runs of the candidate failed",
+            Self::Memory => "Not saved: it needs more device memory than is free",
+            Self::GuardRegressed => "Not saved: faster in one metric, slower in another",
+            Self::GuardUnproven => "Not saved: another metric may be slower",
+        }
+    }
+
     /// In words.
     pub const fn words(self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::stats::GUARD_LOSS_PCT;
+use crate::domain::text::{change, change_with_interval};
 use crate::domain::types::{Backend, BufferUse, Bytes, Comparison, TestSpec, Verdict};
 
 use super::confirmation::{Confirmation, MemoryUse, Rejection};
@@ -38,26 +39,25 @@ fn verdict_of(test: TestSpec, c: &Comparison) -> Option<(Rejection, String)> {
     } else {
         "generation speed"
     };
-    let change = c.change_pct;
+    let measured = change_with_interval(c.change_pct, c.ci95_pct);
     match c.ci95_pct {
-        Some([low, high]) if high < 0.0 => Some((
+        Some([_, high]) if high < 0.0 => Some((
             Rejection::GuardRegressed,
-            format!(
-                "rejected: {what} got worse, {test} {change:+.1} % (95 % CI {low:+.1} to {high:+.1})"
-            ),
+            format!("rejected: {what} got worse, {test} {measured}"),
         )),
         Some([low, high]) => Some((
             Rejection::GuardUnproven,
             format!(
-                "not saved: {what} could not be shown to be unharmed, {test} {change:+.1} % \
-                 (95 % CI {low:+.1} to {high:+.1}); about {} runs per arm would settle it",
+                "not saved: {what} could not be shown to be unharmed, {test} {measured}; \
+                 about {} runs per arm would settle it",
                 runs_to_settle(c, high - low)
             ),
         )),
         None => Some((
             Rejection::GuardUnproven,
             format!(
-                "not saved: {what} could not be shown to be unharmed, {test} {change:+.1} % ({})",
+                "not saved: {what} could not be shown to be unharmed, {test} {} ({})",
+                change(c.change_pct, 1),
                 c.reason
             ),
         )),

@@ -1,6 +1,7 @@
 //! Screening: one dimension after the other on top of the best so far (paper section 2.3). Cheap and fallible: what it
 //! finds is only a finalist.
 
+use crate::domain::text;
 use crate::domain::types::Stage;
 
 use super::offer::Refusal;
@@ -42,7 +43,10 @@ impl<'h> Search<'_, 'h> {
             session.remark(
                 true,
                 "drift",
-                format!("the baseline drifted by {drift:+.1} % while screening; readings are corrected for it"),
+                format!(
+                    "the baseline drifted by {} while screening; readings are corrected for it",
+                    text::change(drift, 1)
+                ),
             );
         }
         Ok(())
@@ -67,7 +71,7 @@ impl<'h> Search<'_, 'h> {
             let candidate = &self.candidates[tried.index];
             let change = candidate.change_pct.map_or_else(
                 || candidate.reason.clone().unwrap_or_default(),
-                |c| format!("{c:+.1} % in screening"),
+                |c| format!("{} in screening", text::change(c, 1)),
             );
             let was = if tried.adopted { "was" } else { "was not" };
             (

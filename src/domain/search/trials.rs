@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::stats::GUARD_LOSS_PCT;
+use crate::domain::text::change;
 use crate::domain::types::{Failure, PlannedRun, RunOutcome, Settings, Stage, TestSamples};
 
 use super::baseline::Baseline;
@@ -114,7 +115,8 @@ impl<'p, 'h> Search<'p, 'h> {
         } else if candidate.status == CandidateStatus::Ok {
             candidate.reason = match candidate.guard_pct {
                 Some(guard) if harmed => Some(format!(
-                    "nothing is built on it: a guarded metric changed by {guard:+.1} %"
+                    "nothing is built on it: a guarded metric changed by {}",
+                    change(guard, 1)
                 )),
                 _ => first.then(|| "a second process did not repeat the gain".to_owned()),
             };

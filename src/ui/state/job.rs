@@ -57,6 +57,27 @@ pub struct LiveConfirmation {
 }
 
 impl LiveConfirmation {
+    /// As it is announced.
+    fn planned(event: EventKind) -> Option<Self> {
+        let EventKind::ConfirmationPlanned {
+            settings,
+            processes,
+            repetitions,
+            smallest_effect_pct,
+        } = event
+        else {
+            return None;
+        };
+        Some(Self {
+            settings,
+            processes,
+            repetitions,
+            smallest_effect_pct,
+            runs: Arc::default(),
+            judged: None,
+        })
+    }
+
     /// Sides in the order they run.
     pub fn order(&self) -> Vec<Side> {
         interleaved(self.processes).collect()
@@ -244,20 +265,8 @@ impl JobView {
                 candidates.retain(|known| known.id != candidate.id);
                 candidates.push(candidate);
             }
-            EventKind::ConfirmationPlanned {
-                settings,
-                processes,
-                repetitions,
-                smallest_effect_pct,
-            } => {
-                self.confirmation = Some(LiveConfirmation {
-                    settings,
-                    processes,
-                    repetitions,
-                    smallest_effect_pct,
-                    runs: Arc::default(),
-                    judged: None,
-                });
+            planned @ EventKind::ConfirmationPlanned { .. } => {
+                self.confirmation = LiveConfirmation::planned(planned);
             }
             EventKind::Verdict { confirmation, .. } => self.judged(confirmation),
             EventKind::Earlier(earlier) => self.apply_kind(*earlier),

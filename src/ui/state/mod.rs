@@ -70,6 +70,8 @@ pub struct AppState {
     pub page: Page,
     /// The dialog over it.
     pub dialog: Dialog,
+    /// What the next frame puts into the clipboard: between frames nothing reaches it.
+    pub clipboard: Option<String>,
     /// The newest toast.
     pub toast: Option<Toast>,
     /// This machine and its runtimes.

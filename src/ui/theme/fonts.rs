@@ -1,4 +1,4 @@
-//! Inter for text (its figures made tabular), JetBrains Mono for commands; egui's own fonts behind them for rare glyphs.
+//! Inter for text (its figures made tabular), `JetBrains Mono` for commands; egui's own fonts behind them for rare glyphs.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Buttons: one primary action per page, the others quiet. The accessible name is the label, or what an icon stands for.
 
 use eframe::egui::{
-    Align2, Color32, CornerRadius, CursorIcon, Rect, Response, Sense, Stroke, StrokeKind, Ui, Vec2,
-    Widget, WidgetInfo, accesskit::Role, pos2, vec2,
+    Align2, Color32, CornerRadius, CursorIcon, FontId, Rect, Response, Sense, Stroke, StrokeKind,
+    Ui, Vec2, Widget, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
 use crate::ui::theme::icons::Icon;
@@ -94,15 +94,31 @@ impl<'a> Press<'a> {
         self
     }
 
+    fn letters(&self) -> (f32, FontId) {
+        match self.rank {
+            Rank::Link => (size::CAPTION, theme::body(size::CAPTION)),
+            Rank::Quiet => (size::BODY, theme::body(size::BODY)),
+            Rank::Primary | Rank::Secondary => (size::BODY, theme::strong(size::BODY)),
+        }
+    }
+
+    /// Padding at either side, and height.
+    const fn room(&self) -> (f32, f32) {
+        match self.rank {
+            Rank::Link => (0.0, 20.0),
+            _ if self.icon_only => (space::S, space::CONTROL),
+            _ => (space::M + 2.0, space::CONTROL),
+        }
+    }
+
     fn colors(&self, t: &Tokens, response: &Response) -> (Color32, Color32) {
         let hovered = response.hovered() || response.has_focus();
         match (self.rank, self.enabled) {
             (Rank::Primary, true) if hovered => (t.accent.gamma_multiply(0.88), t.on_accent),
             (Rank::Primary, true) => (t.accent, t.on_accent),
             (Rank::Link, true) if hovered => (Color32::TRANSPARENT, t.text),
-            (Rank::Link, _) => (Color32::TRANSPARENT, t.muted),
             (Rank::Quiet, true) if hovered => (t.raised, t.text),
-            (Rank::Quiet, true) => (Color32::TRANSPARENT, t.muted),
+            (Rank::Link, _) | (Rank::Quiet, true) => (Color32::TRANSPARENT, t.muted),
             (Rank::Secondary, true) if hovered => (t.hovered, t.text),
             (Rank::Secondary, true) => (t.raised, t.text),
             (Rank::Quiet, false) => (Color32::TRANSPARENT, t.muted.gamma_multiply(0.6)),
@@ -114,15 +130,7 @@ impl<'a> Press<'a> {
 impl Widget for Press<'_> {
     fn ui(self, ui: &mut Ui) -> Response {
         let t = tokens(ui);
-        let points = if self.rank == Rank::Link {
-            size::CAPTION
-        } else {
-            size::BODY
-        };
-        let font = match self.rank {
-            Rank::Quiet | Rank::Link => theme::body(points),
-            _ => theme::strong(size::BODY),
-        };
+        let (points, font) = self.letters();
         let words = if self.icon_only { "" } else { self.label };
         let galley = ui
             .painter()
@@ -133,16 +141,7 @@ impl Widget for Press<'_> {
         } else {
             0.0
         };
-        let padding = match self.rank {
-            Rank::Link => 0.0,
-            _ if self.icon_only => space::S,
-            _ => space::M + 2.0,
-        };
-        let height = if self.rank == Rank::Link {
-            20.0
-        } else {
-            space::CONTROL
-        };
+        let (padding, height) = self.room();
         let width = galley.size().x + icon_width + gap + 2.0 * padding;
         let sense = if self.enabled {
             Sense::click()

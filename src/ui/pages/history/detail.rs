@@ -15,7 +15,7 @@ use crate::report::Format;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::pages::session::{self, SessionView};
-use crate::ui::pages::tune;
+use crate::ui::pages::{dashboard, tune};
 use crate::ui::state::{AppState, JobView};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::space;
@@ -98,6 +98,34 @@ fn facts(view: &SessionView) -> String {
     )
 }
 
+/// What can be done with the profile it stored.
+fn with_profile(
+    ui: &mut Ui,
+    state: &mut AppState,
+    cx: &mut Cx,
+    view: &Arc<SessionView>,
+    busy: Option<&str>,
+) {
+    if let Some((profile, command)) = &view.profile {
+        if state.history.standing(*profile) == Some(&Standing::Current) {
+            let serve = Press::new("Run server")
+                .icon(Icon::Server)
+                .primary()
+                .unless(busy);
+            if ui.add(serve).clicked() {
+                cx.order(Order::Start(serve_command(view)));
+            }
+        }
+        if ui
+            .add(Press::new("Copy command").icon(Icon::Copy))
+            .clicked()
+        {
+            ui.ctx().copy_text(command.clone());
+            state.say("The command is in the clipboard");
+        }
+    }
+}
+
 fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionView>) {
     let runs_now = state.job.as_ref().is_some_and(JobView::is_running);
     let is_this = state
@@ -118,25 +146,12 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionVie
     {
         save(cx.link, view.id);
     }
-    if let Some((profile, command)) = &view.profile {
-        if state.history.standing(*profile) == Some(&Standing::Current) {
-            let serve = Press::new("Run server")
-                .icon(Icon::Server)
-                .primary()
-                .unless(busy);
-            if ui.add(serve).clicked() {
-                cx.order(Order::Start(serve_command(view)));
-            }
-        }
-        if ui
-            .add(Press::new("Copy command").icon(Icon::Copy))
-            .clicked()
-        {
-            ui.ctx().copy_text(command.clone());
-            state.say("The command is in the clipboard");
-        }
-    }
+    with_profile(ui, state, cx, view, busy);
     export_menu(ui, cx.link, view.id);
+    let dashboard = Press::new("Show in dashboard").icon(Icon::Dashboard);
+    if view.has_telemetry && ui.add(dashboard).clicked() {
+        dashboard::replay(state, cx.link, view.id);
+    }
     if view.kind == SessionKind::Tune
         && ui
             .add(Press::new("Measure again").icon(Icon::Again).unless(busy))

@@ -6,7 +6,7 @@ mod runtimes;
 
 use eframe::egui::Ui;
 
-use crate::domain::machine::no_gpu;
+use crate::domain::machine::{NoGpu, no_gpu};
 use crate::domain::text::clean;
 use crate::engine::{doctor, scan};
 use crate::ui::app::{Cx, Order};
@@ -15,8 +15,9 @@ use crate::ui::files::Choice;
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
+use crate::ui::theme::tokens;
 use crate::ui::widgets::{
-    Card, Press, columns, failed, label, loading_note, page_header, segmented,
+    Card, Press, columns, failed, label, loading_note, page_header, segmented, status,
 };
 
 /// The page's own state.
@@ -49,7 +50,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         match state.scan.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
             None => Card::bare().show(ui, |ui| {
-                loading_note(ui, "Asking Vulkan, the system and every llama.cpp")
+                loading_note(ui, "Asking Vulkan, the system and every llama.cpp");
             }),
         }
         return;
@@ -74,17 +75,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         segmented(ui, &mut state.machine.gpu, &choices);
     }
     if let Some(none) = no_gpu(&scan.machine, &scan.gpus) {
-        Card::new("No GPU to tune through Vulkan").show(ui, |ui| {
-            label(ui, clean(&none.headline));
-            for hint in &none.hints {
-                crate::ui::widgets::status(
-                    ui,
-                    Icon::Next,
-                    crate::ui::theme::tokens(ui).accent,
-                    &clean(hint),
-                );
-            }
-        });
+        without_gpu(ui, &none);
     }
     if let Some(gpu) = scan.gpus.get(shown) {
         gpu::cards(ui, gpu, &state.settings);
@@ -107,6 +98,16 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             _ => host::fingerprint(ui, &scan, height),
         },
     );
+}
+
+fn without_gpu(ui: &mut Ui, none: &NoGpu) {
+    Card::new("No GPU to tune through Vulkan").show(ui, |ui| {
+        label(ui, clean(&none.headline));
+        let color = tokens(ui).accent;
+        for hint in &none.hints {
+            status(ui, Icon::Next, color, &clean(hint));
+        }
+    });
 }
 
 fn export(state: &AppState, cx: &Cx) {

@@ -3,7 +3,7 @@
 
 use eframe::egui::{Color32, Ui};
 
-use crate::domain::search::MemoryUse;
+use crate::domain::search::{MemoryUse, Rejection};
 use crate::domain::settings::AppSettings;
 use crate::domain::text::{change, clean};
 use crate::domain::types::Verdict;
@@ -25,6 +25,12 @@ const SHOWN: usize = 12;
 /// What a result means that is neither a gain nor a loss, or that there is none; in words.
 pub fn meaning(ui: &mut Ui, view: &SessionView) {
     let t = tokens(ui);
+    if let Some(rejection) = view.rejection {
+        Card::new("May be faster, and is not saved").show(ui, |ui| {
+            status(ui, Icon::Warning, t.warning, rejected_because(rejection));
+        });
+        return;
+    }
     let (title, lines): (&str, &[(Icon, &str)]) = match (&view.ending, view.verdict) {
         (Ending::Done, Some(Verdict::Inconclusive)) => (
             "Not decided",
@@ -80,6 +86,21 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
             status(ui, *icon, color, line);
         }
     });
+}
+
+const fn rejected_because(rejection: Rejection) -> &'static str {
+    match rejection {
+        Rejection::Failed => "Runs of the candidate failed: what does not run cannot be kept",
+        Rejection::Memory => {
+            "It would take memory that the desktop or other programs need; the reserve is a setting"
+        }
+        Rejection::GuardRegressed => {
+            "The goal's metric gained and another one lost: a profile must not trade one for the other unasked. The goal Whole request weighs both"
+        }
+        Rejection::GuardUnproven => {
+            "The goal's metric gained, and another one could not be shown to be unharmed: more processes per arm would settle it"
+        }
+    }
 }
 
 const fn more_runs(kind: SessionKind) -> &'static str {

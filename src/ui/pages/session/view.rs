@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::domain::search::MemoryUse;
+use crate::domain::search::{MemoryUse, Rejection};
 use crate::domain::text::{capitalised, clean, quantity, settings_phrase, settings_words, span};
 use crate::domain::types::{Fingerprint, Goal, RunOutcome, TestSamples, Timestamp, Verdict};
 use crate::engine::Ports;
@@ -39,10 +39,14 @@ pub struct SessionView {
     pub judgement: String,
     /// A verdict, where there is one.
     pub verdict: Option<Verdict>,
+    /// Why what may be faster is not saved.
+    pub(super) rejection: Option<Rejection>,
     /// How it ended.
     pub(super) ending: Ending,
     /// It may still get a result.
     pub can_resume: bool,
+    /// Sensors were read while it was measured.
+    pub has_telemetry: bool,
     /// It has a winner that is not saved.
     pub saveable: bool,
     /// Its profile, and the command that serves the model with it.
@@ -117,7 +121,10 @@ impl SessionView {
     /// # Errors
     /// There is no such session; the store cannot be read.
     pub fn load(id: i64, ports: &Ports) -> Result<Self, JobError> {
-        Ok(Self::of(&without_raw(id, ports)?))
+        Ok(Self {
+            has_telemetry: ports.store.telemetry_span(id)?.is_some(),
+            ..Self::of(&without_raw(id, ports)?)
+        })
     }
 
     /// The view of this evidence.
@@ -140,6 +147,7 @@ impl SessionView {
             headline: clean(&story.headline()),
             judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
+            rejection: story.rejection(),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
@@ -147,6 +155,7 @@ impl SessionView {
                 Outcome::Open => Ending::Open,
             },
             can_resume: can_resume(&evidence.session),
+            has_telemetry: false,
             saveable: story.tuned().is_some_and(|document| document.saveable),
             profile: evidence
                 .profiles

@@ -46,23 +46,19 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     let Some(plan) = plan else {
         if state.tune.plan.is_loading() {
             Card::bare().show(ui, |ui| {
-                loading_note(ui, "Asking the build what it can do here")
+                loading_note(ui, "Asking the build what it can do here");
             });
         }
         return;
     };
-    columns(
-        ui,
-        "candidates",
-        &[1.35, 1.0],
-        |column, ui, height| match column {
-            0 => tried(ui, &plan, height),
-            _ => {
-                effort(ui, &plan, state);
-                session::not_tried(ui, &not_tried(&plan.refused), 0);
-            }
-        },
-    );
+    columns(ui, "candidates", &[1.35, 1.0], |column, ui, height| {
+        if column == 0 {
+            tried(ui, &plan, height);
+        } else {
+            effort(ui, &plan, state);
+            session::not_tried(ui, &not_tried(&plan.refused), 0);
+        }
+    });
 }
 
 fn under(plan: &DryRun) -> String {

@@ -3,7 +3,7 @@
 use eframe::egui::Ui;
 
 use crate::domain::text::{capitalised, clean, count, settings_words, span};
-use crate::engine::message::Outcome;
+use crate::engine::message::{JobError, Outcome};
 use crate::engine::tune::NOTHING_RUNS;
 use crate::ports::CancelMode;
 use crate::ui::app::{Cx, Order};
@@ -51,23 +51,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         state.tune.looking_at = Some(chosen);
     }
     match &job.outcome {
-        Some(Outcome::Failed { error }) => {
-            let everything = error.code == NOTHING_RUNS;
-            Card::bare().show(ui, |ui| {
-                failed(ui, error);
-                ui.horizontal(|ui| {
-                    if ui.add(Press::new("Back to the start").primary()).clicked() {
-                        super::begin_anew(state);
-                    }
-                    if everything && ui.add(Press::new("See every run")).clicked() {
-                        state.history.open(job.session);
-                        cx.go(Page::History);
-                    }
-                });
-            });
-        }
+        Some(Outcome::Failed { error }) => broken(ui, state, cx, error, job.session),
         Some(Outcome::Cancelled { kept_runs, session }) => {
-            stopped(ui, state, cx, *kept_runs, *session)
+            stopped(ui, state, cx, *kept_runs, *session);
         }
         _ => {}
     }
@@ -81,6 +67,22 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             _ => side(ui, state, cx, &job),
         },
     );
+}
+
+fn broken(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, error: &JobError, session: Option<i64>) {
+    let everything = error.code == NOTHING_RUNS;
+    Card::bare().show(ui, |ui| {
+        failed(ui, error);
+        ui.horizontal(|ui| {
+            if ui.add(Press::new("Back to the start").primary()).clicked() {
+                super::begin_anew(state);
+            }
+            if everything && ui.add(Press::new("See every run")).clicked() {
+                state.history.open(session);
+                cx.go(Page::History);
+            }
+        });
+    });
 }
 
 /// The step shown follows the search, unless the user looks at another on purpose.

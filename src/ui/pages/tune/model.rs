@@ -44,18 +44,14 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         state.tune.step = step;
     }
     broken_off(ui, state, cx);
-    columns(
-        ui,
-        "model",
-        &[1.9, 1.0],
-        |column, ui, height| match column {
-            0 => found(ui, state, cx, height),
-            _ => {
-                chosen(ui, state, cx);
-                make(ui, state, cx);
-            }
-        },
-    );
+    columns(ui, "model", &[1.9, 1.0], |column, ui, height| {
+        if column == 0 {
+            found(ui, state, cx, height);
+        } else {
+            chosen(ui, state, cx);
+            make(ui, state, cx);
+        }
+    });
 }
 
 fn why_not_next(state: &AppState) -> Option<&'static str> {
@@ -109,7 +105,7 @@ fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
                     .clicked()
                 {
                     cx.link.choose(Choice::Model, |state, link, path| {
-                        take_model(state, link, &path)
+                        take_model(state, link, &path);
                     });
                 }
                 search_field(ui, &mut state.tune.search, "Search models", 180.0);
@@ -222,7 +218,7 @@ fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, models: &[ModelListing])
         Table::new("models", &columns)
             .choosable(at, &name)
             .show(ui, models.len(), |row, cells| {
-                line(cells, &models[row], &settings)
+                line(cells, &models[row], &settings);
             });
     if let Some(row) = clicked {
         take_model(state, cx.link, &models[row].path);
@@ -333,7 +329,7 @@ fn make(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         let shapes = cx.link.ports().models.shapes();
         let proposed = state.scan.value().map_or("tiny", quick::shape_for);
         if state.tune.shape.is_empty() {
-            state.tune.shape = proposed.to_owned();
+            proposed.clone_into(&mut state.tune.shape);
         }
         let writing = state.errand.as_ref().filter(|j| j.is_running() && j.kind == "synth");
         if let Some(job) = writing {

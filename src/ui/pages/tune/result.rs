@@ -25,7 +25,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         match state.tune.result.error() {
             Some(error) => Card::bare().show(ui, |ui| failed(ui, error)),
             None => Card::bare().show(ui, |ui| {
-                loading_note(ui, "Reading every run back from the store")
+                loading_note(ui, "Reading every run back from the store");
             }),
         }
         return;
@@ -60,7 +60,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
             .add(Press::new("Copy command").icon(Icon::Copy))
             .clicked()
         {
-            copy_command(state, cx.link, ui.ctx().clone());
+            copy_command(state, cx.link);
         }
     } else if ui.add(Press::new("Tune again").primary()).clicked() {
         begin_anew(state);
@@ -103,16 +103,16 @@ fn request(state: &AppState) -> Option<RunRequest> {
 }
 
 /// The command goes to the clipboard as a shell would take it.
-fn copy_command(state: &AppState, link: &Link, ctx: eframe::egui::Context) {
+fn copy_command(state: &AppState, link: &Link) {
     let Some(request) = request(state) else {
         return;
     };
     link.ask(
         Worker::System,
         move |ports| prepare(&request, ports),
-        move |state, _, plan| match plan {
+        |state, _, plan| match plan {
             Ok(plan) => {
-                ctx.copy_text(shell_command(&plan.env, &plan.argv));
+                state.clipboard = Some(shell_command(&plan.env, &plan.argv));
                 state.say("The command is in the clipboard");
             }
             Err(error) => state.complain(error.headline),
