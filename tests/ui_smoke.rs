@@ -13,16 +13,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use eframe::egui::{Key, Modifiers};
-use flux::ports::{SessionState, Store as _};
+use flux::ports::{SessionEnd, SessionState, Store as _};
 use flux::store::{Access, SqliteStore};
 use flux::wiring::{self, Options};
 
 use app::Stage;
-use egui_kittest::kittest::Queryable as _;
 use screen::{Screen, Window};
 
 /// How long a tuning of the tiny model may take here.
-const TUNING: Duration = Duration::from_secs(240);
+const TUNING: Duration = Duration::from_mins(4);
 
 fn flux(data: &Path, args: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_flux"))
@@ -87,6 +86,75 @@ fn one_setting() -> String {
     format!("{head}[[dimension]]{kept}")
 }
 
+/// The real window, and the same app without one, which tells where everything is.
+struct Pair<'s> {
+    window: Window<'s>,
+    twin: Stage,
+    album: PathBuf,
+}
+
+impl<'s> Pair<'s> {
+    fn open(screen: &'s Screen, data: &Path, album: PathBuf) -> Self {
+        let options = Options {
+            data_dir: Some(data.to_owned()),
+            machine: None,
+            access: Access::Look,
+            flux: Some(env!("CARGO_BIN_EXE_flux").into()),
+        };
+        let twin = Stage::new(wiring::open(&options).unwrap().ports);
+        let mut window = Window::open(screen, data, &[]);
+        window.settle();
+        Self {
+            window,
+            twin,
+            album,
+        }
+    }
+
+    fn photograph(&self, name: &str) {
+        let to = self.album.join(format!("{name}.png"));
+        self.window.screen.photograph(&to);
+    }
+
+    /// Clicks in the window where the twin has this.
+    fn point_at(&mut self, label: &str) {
+        self.window.click(self.twin.rect(label).center());
+    }
+
+    /// Presses it in both.
+    fn press(&mut self, label: &str) {
+        self.point_at(label);
+        self.twin.click(label);
+    }
+
+    /// Types into this field of both.
+    fn fill(&mut self, label: &str, text: &str) {
+        self.point_at(label);
+        self.window.types(text);
+        self.twin.type_into(label, text);
+    }
+}
+
+/// Waits for the end of the first session, with pictures on the way. The window is left alone: whoever moves the
+/// pointer disturbs what is measured.
+fn measured(pair: &Pair, store: &SqliteStore) -> SessionEnd {
+    let begun = Instant::now();
+    let mut seen = 0;
+    loop {
+        assert!(begun.elapsed() < TUNING, "the tuning takes too long");
+        std::thread::sleep(Duration::from_millis(200));
+        let runs = store.run_heads(1).map_or(0, |runs| runs.len());
+        if runs != seen && [6, 14].contains(&runs) {
+            pair.photograph(&format!("5-after-run-{runs}"));
+        }
+        seen = runs;
+        let session = store.session(1).unwrap();
+        if let Some(end) = session.and_then(|session| session.end) {
+            return end;
+        }
+    }
+}
+
 #[test]
 fn a_real_tuning_is_clicked_through() {
     let Some(screen) = Screen::open() else { return };
@@ -97,80 +165,35 @@ fn a_real_tuning_is_clicked_through() {
     flux(&data, &["runtime", "add", &build.display().to_string()]);
     flux(&data, &["model", "synth", "tiny", "-o", &model]);
     fs::write(data.join("search-space.toml"), one_setting()).unwrap();
-    let album = album(dir.path());
-
-    // The same app without a window tells where everything is.
-    let options = Options {
-        data_dir: Some(data.clone()),
-        machine: None,
-        access: Access::Look,
-        flux: Some(env!("CARGO_BIN_EXE_flux").into()),
-    };
-    let mut twin = Stage::new(wiring::open(&options).unwrap().ports);
-    let mut window = Window::open(&screen, &data, &[]);
-    window.settle();
-    screen.photograph(&album.join("1-machine.png"));
-    window.keys(&["ctrl+2"]);
-    twin.key(Modifiers::COMMAND, Key::Num2);
-    window.click(twin.rect("Path of a model file").center());
-    window.types(&model);
-    twin.type_into("Path of a model file", &model);
-    screen.photograph(&album.join("2-model.png"));
-    let mut press = |window: &mut Window, label: &str, goes_on: bool| {
-        window.click(twin.rect(label).center());
-        screen.photograph(&album.join(format!("3-after-{label}.png")));
-        if goes_on {
-            twin.click(label);
-        }
-    };
-    press(&mut window, "Use", true);
-    press(&mut window, "Next", true);
-    press(&mut window, "Show rarely needed choices", true);
-    press(&mut window, "Processes per arm", true);
-    window.keys(&["4", "Return"]);
-    twin.type_into("Processes per arm", "4");
-    twin.key(Modifiers::NONE, Key::Enter);
-    // What is left as it is has been taken in by both.
-    assert_eq!(
-        twin.harness
-            .get_by_label("Processes per arm")
-            .value()
-            .as_deref(),
-        Some("4")
-    );
-    let mut press = |window: &mut Window, label: &str, goes_on: bool| {
-        window.click(twin.rect(label).center());
-        if goes_on {
-            twin.click(label);
-        }
-    };
-    press(&mut window, "Next", true);
-    press(&mut window, "Start measuring", false);
+    let mut pair = Pair::open(&screen, &data, album(dir.path()));
+    pair.photograph("1-machine");
+    pair.window.keys(&["ctrl+2"]);
+    pair.twin.key(Modifiers::COMMAND, Key::Num2);
+    pair.fill("Path of a model file", &model);
+    pair.press("Use");
+    pair.photograph("2-model");
+    pair.press("Next");
+    pair.press("Show rarely needed choices");
+    // The shortest confirmation there is.
+    pair.press("Processes per arm");
+    pair.window.types("4");
+    pair.window.keys(&["Return"]);
+    pair.twin.type_into("Processes per arm", "4");
+    pair.twin.key(Modifiers::NONE, Key::Enter);
+    pair.photograph("3-goal");
+    pair.press("Next");
+    pair.photograph("4-candidates");
+    pair.point_at("Start measuring");
     let store = SqliteStore::open(&data, Access::Look).unwrap();
-    // Left alone: whoever moves the pointer disturbs what is measured.
-    let begun = Instant::now();
-    let mut seen = 0;
-    let end = loop {
-        assert!(begun.elapsed() < TUNING, "the tuning takes too long");
-        std::thread::sleep(Duration::from_millis(200));
-        let runs = store.run_heads(1).map_or(0, |runs| runs.len());
-        if runs != seen && [6, 14].contains(&runs) {
-            screen.photograph(&album.join(format!("4-after-run-{runs}.png")));
-        }
-        seen = runs;
-        let session = store.session(1).unwrap();
-        if let Some(end) = session.and_then(|session| session.end) {
-            break end;
-        }
-    };
+    let end = measured(&pair, &store);
     assert_eq!(end.state, SessionState::Done, "{}", end.result);
     assert!(end.verdict.is_some());
-    window.settle();
-    screen.photograph(&album.join("5-result.png"));
+    pair.window.settle();
+    pair.photograph("6-result");
+    let Pair { window, twin, .. } = pair;
+    drop((store, twin));
     let (code, said) = window.quit();
-    drop(store);
-    drop(twin);
-    assert_eq!(code, Some(0), "{said:?}");
+    assert_clean(code, &said, &data);
     assert!(running(&build).is_empty());
 }
 

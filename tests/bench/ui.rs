@@ -39,7 +39,7 @@ use flux::wiring::{self, Options};
 use flux_cli::Bed;
 use long_history::Size;
 use screen::{Screen, Window};
-use scripted_engine::{Answer, Desk, Gate};
+use scripted_engine::{Desk, Gate};
 
 /// Bounds: a frame's work, p99, milliseconds; start to first frame, milliseconds; memory, megabytes; a core while
 /// nothing happens, percent; frames in a second while a run is measured.

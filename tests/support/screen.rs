@@ -1,5 +1,6 @@
 //! A virtual screen, and the real window on it, moved by xdotool.
 #![allow(dead_code, reason = "not every user needs all of it")]
+#![allow(clippy::print_stderr, reason = "it says why a test is skipped")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
