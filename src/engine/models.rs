@@ -95,48 +95,49 @@ pub fn needs(model: &ModelInfo) -> (Bytes, bool) {
     }
 }
 
+/// A real model's header, for tests.
+#[cfg(test)]
+pub(crate) fn qwen3_4b() -> ModelInfo {
+    ModelInfo {
+        path: PathBuf::from("/m/a.gguf"),
+        parts: vec![PathBuf::from("/m/a.gguf")],
+        digest: String::new(),
+        kind: crate::domain::types::ModelKind::Model,
+        architecture: "qwen3".to_owned(),
+        name: "Qwen3 4B".to_owned(),
+        parameters: 4_022_468_096,
+        tensor_bytes: Bytes::gib(2),
+        file_bytes: Bytes::gib(2),
+        layers: Some(36),
+        context_length: Some(40960),
+        experts: 0,
+        quant_mix: vec![
+            ("Q4_K".to_owned(), Bytes::mib(1536)),
+            ("Q6_K".to_owned(), Bytes::mib(512)),
+        ],
+        tokenizer: true,
+        // 36 layers × 8 heads × 128 × 2 (K and V) × 2 bytes.
+        kv_bytes_per_token_f16: Some(Bytes(147_456)),
+        notices: vec![],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::types::ModelKind;
-
-    fn model() -> ModelInfo {
-        ModelInfo {
-            path: PathBuf::from("/m/a.gguf"),
-            parts: vec![PathBuf::from("/m/a.gguf")],
-            digest: String::new(),
-            kind: ModelKind::Model,
-            architecture: "qwen3".to_owned(),
-            name: "Qwen3 4B".to_owned(),
-            parameters: 4_022_468_096,
-            tensor_bytes: Bytes::gib(2),
-            file_bytes: Bytes::gib(2),
-            layers: Some(36),
-            context_length: Some(40960),
-            experts: 0,
-            quant_mix: vec![
-                ("Q4_K".to_owned(), Bytes::mib(1536)),
-                ("Q6_K".to_owned(), Bytes::mib(512)),
-            ],
-            tokenizer: true,
-            // 36 layers × 8 heads × 128 × 2 (K and V) × 2 bytes.
-            kv_bytes_per_token_f16: Some(Bytes(147_456)),
-            notices: vec![],
-        }
-    }
 
     #[test]
     fn a_model_needs_its_weights_and_its_cache() {
         // 2 GiB + 147,456 × 4,096 B = 2 GiB + 576 MiB.
-        assert_eq!(needs(&model()), (Bytes::mib(2048 + 576), true));
+        assert_eq!(needs(&qwen3_4b()), (Bytes::mib(2048 + 576), true));
         let short = ModelInfo {
             context_length: Some(2048),
-            ..model()
+            ..qwen3_4b()
         };
         assert_eq!(needs(&short), (Bytes::mib(2048 + 288), true));
         let unknown = ModelInfo {
             kv_bytes_per_token_f16: None,
-            ..model()
+            ..qwen3_4b()
         };
         assert_eq!(needs(&unknown), (Bytes::gib(2), false));
     }

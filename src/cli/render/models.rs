@@ -120,39 +120,15 @@ fn file(model: &ModelInfo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::models::qwen3_4b;
     use std::path::PathBuf;
-
-    fn model() -> ModelInfo {
-        ModelInfo {
-            path: PathBuf::from("/m/a.gguf"),
-            parts: vec![PathBuf::from("/m/a.gguf")],
-            digest: String::new(),
-            kind: ModelKind::Model,
-            architecture: "qwen3".to_owned(),
-            name: "Qwen3 4B".to_owned(),
-            parameters: 4_022_468_096,
-            tensor_bytes: Bytes::gib(2),
-            file_bytes: Bytes::gib(2),
-            layers: Some(36),
-            context_length: Some(40960),
-            experts: 0,
-            quant_mix: vec![
-                ("Q4_K".to_owned(), Bytes::mib(1536)),
-                ("Q6_K".to_owned(), Bytes::mib(512)),
-            ],
-            tokenizer: true,
-            // 36 layers × 8 heads × 128 × 2 (K and V) × 2 bytes.
-            kv_bytes_per_token_f16: Some(Bytes(147_456)),
-            notices: vec![],
-        }
-    }
 
     #[test]
     fn good_files_are_a_table_and_broken_ones_say_what_is_wrong() {
         let listings = [
             ModelListing {
-                path: model().path,
-                model: Some(model()),
+                path: qwen3_4b().path,
+                model: Some(qwen3_4b()),
                 problem: None,
             },
             ModelListing {

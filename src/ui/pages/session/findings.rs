@@ -31,10 +31,27 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
         });
         return;
     }
-    let (title, lines): (&str, &[(Icon, &str)]) = match (&view.ending, view.verdict) {
+    let Some((title, lines)) = said(view) else {
+        return;
+    };
+    Card::new(title).show(ui, |ui| {
+        for (icon, line) in lines {
+            let color = if icon == Icon::Inconclusive {
+                t.inconclusive
+            } else {
+                t.accent
+            };
+            status(ui, icon, color, line);
+        }
+    });
+}
+
+/// Title and lines of the card.
+fn said(view: &SessionView) -> Option<(&'static str, Vec<(Icon, &'static str)>)> {
+    Some(match (&view.ending, view.verdict) {
         (Ending::Done, Some(Verdict::Inconclusive)) => (
             "Not decided",
-            &[
+            vec![
                 (
                     Icon::Inconclusive,
                     "The runs vary more than the difference they are to show: it may be a gain, a loss, or nothing. That is a result too, and nothing is claimed",
@@ -48,44 +65,34 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
         ),
         (Ending::Done, Some(Verdict::Regressed)) => (
             "Slower",
-            &[(
+            vec![(
                 Icon::Regressed,
                 "The candidate is shown to be slower than the baseline. Nothing is saved: the baseline stays",
             )],
         ),
         (Ending::Done, Some(Verdict::Unchanged)) => (
             "No difference that matters",
-            &[(
+            vec![(
                 Icon::Unchanged,
                 "Whatever difference there is, it is not shown to exceed 1 %. The baseline stays, and that is a result",
             )],
         ),
         (Ending::Cancelled, _) => (
             "Cancelled before a result",
-            &[(
+            vec![(
                 Icon::Check,
                 "Every finished run is kept; going on continues as if nothing had happened",
             )],
         ),
         (Ending::Open, _) => (
             "No result yet",
-            &[(
+            vec![(
                 Icon::Clock,
                 "It is being measured, or was broken off; every finished run is kept",
             )],
         ),
-        _ => return,
-    };
-    Card::new(title).show(ui, |ui| {
-        for (icon, line) in lines {
-            let color = if *icon == Icon::Inconclusive {
-                t.inconclusive
-            } else {
-                t.accent
-            };
-            status(ui, *icon, color, line);
-        }
-    });
+        _ => return None,
+    })
 }
 
 const fn rejected_because(rejection: Rejection) -> &'static str {
