@@ -12,9 +12,9 @@ use eframe::egui::Context;
 use crate::domain::telemetry::Rings;
 use crate::engine::telemetry::Tick;
 
-/// Shortest time between two frames that events and readings ask for, milliseconds: four a second do not disturb what
-/// is measured.
-const FRAME_MS: u64 = 250;
+/// Shortest time between two frames that events and readings ask for, milliseconds: with those that egui adds by itself
+/// there are at most four a second, which do not disturb what is measured.
+const FRAME_MS: u64 = 300;
 
 /// Frames asked for by workers.
 pub struct Frames {
@@ -152,7 +152,7 @@ mod tests {
             planned = next_frame(planned, now);
             all.push(planned);
         }
-        assert_eq!(all, [300, 550, 550, 550, 800, 800, 2000, 2250]);
+        assert_eq!(all, [300, 600, 600, 600, 600, 600, 2000, 2300]);
     }
 
     #[test]

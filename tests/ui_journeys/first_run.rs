@@ -2,6 +2,7 @@
 
 use crossbeam_channel::bounded;
 use flux::domain::machine::no_gpu;
+use flux::domain::search::SearchSpace;
 use flux::domain::text::capitalised;
 use flux::engine::scan;
 use flux::ports::{InstallProgress, PortError, Store as _};
@@ -28,6 +29,11 @@ fn from_a_first_run_to_a_saved_profile_and_its_command() {
     stage.click("Save profile");
     stage.must_show("Saved as profile 1");
     assert_eq!(desk.store.profiles().unwrap().len(), 1);
+    // Why it is there: what it does, and the run that introduced it.
+    let why = desk.store.introductions(1).unwrap();
+    stage.must_show("Why these settings");
+    stage.must_show(SearchSpace::shipped().describe("flash-attn"));
+    stage.must_show(&format!("Run {}, screening", why[0].run.seq + 1));
     stage.click("Copy command");
     let command = stage.copied.clone().expect("something was copied");
     assert!(
