@@ -90,7 +90,6 @@ fn tuning() {
     let (desk, moment) = desk(12);
     let mut stage = stage(&desk, Theme::Dark);
     choose(&mut stage, &desk);
-    picture(&mut stage, "tune-model-dark");
     stage.click("Next");
     picture(&mut stage, "tune-goal-dark");
     stage.click("Next");
