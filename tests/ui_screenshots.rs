@@ -134,6 +134,7 @@ fn history() {
     let desk = with_history();
     let mut stage = stage(&desk, Theme::Dark);
     stage.click("History");
+    stage.click_part("Today 03:16");
     picture(&mut stage, "history-dark");
     stage.theme(Theme::Light);
     picture(&mut stage, "history-light");

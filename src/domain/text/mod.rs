@@ -16,7 +16,7 @@ pub use history::{changes_words, field_change, grouped, when};
 pub use result::{
     confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence, verdict_title,
 };
-pub use settings::{setting_title, settings_phrase, settings_words};
+pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::shell_command;
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.

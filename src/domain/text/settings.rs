@@ -22,6 +22,25 @@ pub fn settings_phrase(settings: &Settings) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// What a run is for, with its settings in words: `ubatch=256: pp512 2 of 3` → `Micro-batch 256: pp512 2 of 3`.
+pub fn purpose_words(purpose: &str) -> String {
+    let in_words = |word: &str| {
+        let (setting, rest) = match word.split_once(':') {
+            Some((setting, _)) => (setting, ":"),
+            None => (word, ""),
+        };
+        match setting.split_once('=') {
+            Some((dimension, value)) if SearchSpace::shipped().title(dimension).is_some() => {
+                let settings = Settings::stock().with(dimension, value);
+                format!("{}{rest}", settings_phrase(&settings))
+            }
+            _ => clean(word),
+        }
+    };
+    let words: Vec<String> = purpose.split(' ').map(in_words).collect();
+    capitalised_unless_a_name(&words.join(" "))
+}
+
 /// What people call a dimension: its title, or its id in words where the search space knows it no more.
 pub fn setting_title(dimension: &str) -> String {
     let title = SearchSpace::shipped().title(dimension);
@@ -58,6 +77,22 @@ fn capitalised_unless_a_name(phrase: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_purpose_says_settings_by_their_titles_and_leaves_the_rest() {
+        for (purpose, words) in [
+            ("ubatch=256: pp512 2 of 3", "Micro-batch 256: pp512 2 of 3"),
+            ("graphics-queue=on again", "Graphics queue on again"),
+            (
+                "ubatch=256 + cpu-fusion=off",
+                "Micro-batch 256 + CPU fusion off",
+            ),
+            ("baseline 2 of 4", "Baseline 2 of 4"),
+            ("unknown=1\u{1b}", "Unknown=1\\u{1b}"),
+        ] {
+            assert_eq!(purpose_words(purpose), words);
+        }
+    }
 
     #[test]
     fn settings_are_read_by_their_titles() {

@@ -160,7 +160,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     };
     let mut columns = vec![
         Column::left("When", Width::Fixed(when)),
-        Column::left("Model", Width::Share(1.4)),
+        Column::left("Model", Width::Share(1.8)),
         Column::left("Goal", Width::Share(0.9)),
         Column::left("Verdict", Width::Fixed(112.0)),
         Column::right("Change", Width::Fixed(72.0)),
@@ -168,7 +168,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     if wide {
         columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
     }
-    columns.push(Column::left("Profile", Width::Share(2.1)));
+    columns.push(Column::left("Profile", Width::Share(1.7)));
     let picked = |session: i64| {
         let picks = &history.comparing.as_ref()?.picks;
         let is = |at: usize| picks.get(at).is_some_and(|(id, _)| *id == session);

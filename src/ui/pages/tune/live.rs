@@ -2,7 +2,7 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::text::{capitalised, clean, count, settings_words, span};
+use crate::domain::text::{capitalised, clean, count, purpose_words, settings_words, span};
 use crate::engine::message::{JobError, Outcome};
 use crate::engine::tune::NOTHING_RUNS;
 use crate::ports::CancelMode;
@@ -167,7 +167,7 @@ fn now(ui: &mut Ui, job: &JobView) {
         let doing = if job.doing.is_empty() {
             "Starting llama-bench".to_owned()
         } else {
-            capitalised(&clean(&job.doing))
+            purpose_words(&job.doing)
         };
         label(
             ui,
