@@ -139,3 +139,18 @@ fn history() {
     stage.theme(Theme::Light);
     picture(&mut stage, "history-light");
 }
+
+#[test]
+fn dashboard() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.as_recorded_on("lavapipe", NOW);
+    let data = desk.bed.fake.scratch().join("recorded");
+    replay::restore_cpu(&data);
+    desk.keeps_its_data_in(&data);
+    let mut stage = stage(&desk, Theme::Dark);
+    stage.click("History");
+    stage.click_part("Today 04:40");
+    picture(&mut stage, "history-inconclusive-dark");
+    stage.click("Show in dashboard");
+    picture(&mut stage, "dashboard-dark");
+}

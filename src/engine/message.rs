@@ -140,6 +140,17 @@ pub enum Occupies {
 }
 
 impl Command {
+    /// The kind its job says it is when it begins.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Tune(_) => "tune",
+            Self::Ab(_) => "ab",
+            Self::Install(_) => "install",
+            Self::Synth(_) => "synth",
+            Self::Serve(_) => "serve",
+        }
+    }
+
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {

@@ -188,9 +188,11 @@ impl App {
 
     fn start(&mut self, command: Command) {
         let measures = command.occupies() == Occupies::Measuring;
+        // A job that fails before it begins never says what it was.
+        let kind = command.kind();
         match self.link.start_job(command) {
-            Ok(id) if measures => self.state.job = Some(JobView::new(id)),
-            Ok(id) => self.state.errand = Some(JobView::new(id)),
+            Ok(id) if measures => self.state.job = Some(JobView::new(id, kind)),
+            Ok(id) => self.state.errand = Some(JobView::new(id, kind)),
             Err(error) => self.state.complain(error.headline),
         }
     }
@@ -198,7 +200,7 @@ impl App {
     fn command(&mut self, command: UiCommand, ctx: &Context) {
         const STEP: f64 = 0.1;
         match command {
-            UiCommand::Go(page) => self.state.page = page,
+            UiCommand::Go(page) => self.enter(page),
             UiCommand::Palette => {
                 self.state.dialog = Dialog::Palette {
                     text: String::new(),
@@ -226,6 +228,19 @@ impl App {
             }
             UiCommand::Keys => self.state.dialog = Dialog::Keys,
             UiCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
+        }
+    }
+
+    /// Shows a page; what another Flux may have changed meanwhile is read again.
+    fn enter(&mut self, page: Page) {
+        let is_new = self.state.page != page;
+        self.state.page = page;
+        match page {
+            Page::History if is_new => pages::history::refresh(&mut self.state, &self.link),
+            Page::Machine if is_new && !self.state.is_busy() => {
+                pages::machine::ask_findings(&mut self.state, &self.link);
+            }
+            _ => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +17,19 @@ pub enum Choice {
     Save(String),
 }
 
+/// No person dismisses a dialog sooner: none was shown. Linux shows one through a desktop portal or zenity.
+const FASTEST_DISMISSAL: Duration = Duration::from_millis(300);
+
+/// What came of asking.
+pub enum Answer {
+    /// Chosen.
+    Path(PathBuf),
+    /// This system shows no file dialogs.
+    NoDialog,
+}
+
 /// What is done with the answer.
-pub type Chosen = Box<dyn FnOnce(PathBuf) + Send>;
+pub type Chosen = Box<dyn FnOnce(Answer) + Send>;
 
 /// Whoever asks the user.
 pub trait Files: Send + Sync {
@@ -57,8 +69,11 @@ fn wait(answer: impl Future<Output = Option<rfd::FileHandle>> + Send + 'static, 
     let waiting = thread::Builder::new()
         .name("file-dialog".to_owned())
         .spawn(move || {
-            if let Some(file) = pollster::block_on(answer) {
-                chosen(file.path().to_owned());
+            let asked = Instant::now();
+            match pollster::block_on(answer) {
+                Some(file) => chosen(Answer::Path(file.path().to_owned())),
+                None if asked.elapsed() < FASTEST_DISMISSAL => chosen(Answer::NoDialog),
+                None => {}
             }
         });
     if let Err(error) = waiting {

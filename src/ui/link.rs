@@ -15,7 +15,7 @@ use crate::engine::telemetry::Tick;
 use crate::engine::{Engine, Ports};
 use crate::ports::CancelMode;
 
-use super::files::{Choice, Files};
+use super::files::{Answer, Choice, Files};
 use super::sensors::{Frames, Sensors};
 use super::state::AppState;
 
@@ -26,6 +26,9 @@ const QUESTIONS: usize = 64;
 
 /// How long a closing window waits for answers under way.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Said where no file dialog can be shown.
+const NO_DIALOG: &str = "This system shows no file dialog (install xdg-desktop-portal or zenity); models and llama.cpp folders can be typed";
 
 /// What an answer does to the state, on the thread that draws.
 type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
@@ -183,9 +186,12 @@ impl Link {
     ) {
         let (outbox, frames) = (self.outbox.clone(), Arc::clone(&self.frames));
         let asked = Arc::clone(&self.asked);
-        let chosen = Box::new(move |path: PathBuf| {
+        let chosen = Box::new(move |answer: Answer| {
             asked.fetch_add(1, Ordering::SeqCst);
-            let apply: Apply = Box::new(move |state, link| apply(state, link, path));
+            let apply: Apply = Box::new(move |state, link| match answer {
+                Answer::Path(path) => apply(state, link, path),
+                Answer::NoDialog => state.complain(NO_DIALOG),
+            });
             if outbox.send(Message::Answer(apply)).is_ok() {
                 frames.now();
             }

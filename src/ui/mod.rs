@@ -16,7 +16,7 @@ mod theme;
 mod widgets;
 
 pub use app::App;
-pub use files::{Choice, Chosen, Files, SystemDialogs};
+pub use files::{Answer, Choice, Chosen, Files, SystemDialogs};
 pub use link::Message;
 pub use start::{StartError, start};
 pub use state::{AppState, JobView, Page};

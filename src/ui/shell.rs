@@ -25,6 +25,8 @@ const PAGES: &[(Page, Icon, &str, &str)] = &[
     (Page::Settings, Icon::Settings, "Settings", ","),
 ];
 
+/// Room for one more pill and the state at the right, points.
+const LEAST_ROOM: f32 = 420.0;
 /// A window narrower than this has icons only in its rail.
 const NARROW: f32 = 1000.0;
 
@@ -238,6 +240,10 @@ fn bar_ui(ui: &mut Ui, state: &AppState, cx: &mut Cx) {
     );
     ui.horizontal_centered(|ui| {
         for (page, head, tail) in in_use(state) {
+            // Whether one can measure has its place first.
+            if ui.available_width() < LEAST_ROOM {
+                break;
+            }
             if pill(ui, &head, &tail) {
                 cx.go(page);
             }

@@ -31,7 +31,7 @@ pub enum StartError {
     #[error("{0}")]
     App(String),
     /// A page panicked; what was measured is stored, and every child has ended.
-    #[error("Flux hit a bug while drawing and had to close; everything measured is kept")]
+    #[error("the window was lost, to a bug or with its display; everything measured is kept")]
     Panicked,
 }
 

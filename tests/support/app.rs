@@ -12,7 +12,7 @@ use eframe::egui::{
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use flux::engine::Ports;
-use flux::ui::{App, Choice, Chosen, Files};
+use flux::ui::{Answer, App, Choice, Chosen, Files};
 
 /// How long a test waits for a worker before it gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ impl Files for ScriptedDialogs {
     fn choose(&self, what: Choice, chosen: Chosen) {
         self.asked.lock().unwrap().push(what);
         if let Some(path) = self.next.lock().unwrap().take() {
-            chosen(path);
+            chosen(Answer::Path(path));
         }
     }
 }

@@ -13,9 +13,21 @@ use flux::store::{Access, SqliteStore};
 /// Three sessions on one NVIDIA H200 (`tests/recorded/README.md`): 1 is a tuning that ends improved.
 const H200: &str = "tests/recorded/h200-sessions.db.gz";
 
-/// Puts the recorded database into a data folder.
+/// One session on two cores of a shared machine, with its sensors read: it ends inconclusive.
+const CPU: &str = "tests/recorded/cpu-session.db.gz";
+
+/// Puts the sessions of the H200 into a data folder.
 pub fn restore(data: &Path) {
-    let packed = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(H200)).unwrap();
+    unpack(H200, data);
+}
+
+/// Puts the session of the CPU into a data folder.
+pub fn restore_cpu(data: &Path) {
+    unpack(CPU, data);
+}
+
+fn unpack(recorded: &str, data: &Path) {
+    let packed = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(recorded)).unwrap();
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(packed)
         .read_to_end(&mut bytes)

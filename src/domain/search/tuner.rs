@@ -212,12 +212,14 @@ impl Method for TunePlan {
         } else {
             0
         };
+        // A warm-up and both arms.
+        let confirmation = self.processes.map_or(CONFIRMATION_RESERVE, |n| 2 * n + 1);
         vec![
             (Stage::Baseline, 3),
             (Stage::Screening, values + stale + 2),
             (Stage::Pairs, pairs),
             (Stage::DropOne, 0),
-            (Stage::Confirmation, CONFIRMATION_RESERVE),
+            (Stage::Confirmation, confirmation),
         ]
     }
 

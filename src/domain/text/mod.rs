@@ -14,7 +14,8 @@ pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
 pub use history::{changes_words, field_change, grouped, when};
 pub use result::{
-    confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence, verdict_title,
+    NOT_DECIDED, confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence,
+    verdict_title,
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::shell_command;

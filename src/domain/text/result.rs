@@ -26,6 +26,9 @@ pub fn verdict_title(label: &str, comparison: &Comparison) -> String {
     }
 }
 
+/// The sentence where nothing could be confirmed, because the baseline itself is too noisy to be beaten.
+pub const NOT_DECIDED: &str = "Inconclusive: nothing could be confirmed";
+
 /// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
 pub fn nothing_beat(baseline: &Settings, stock_runs: bool) -> String {
     if stock_runs {

@@ -205,6 +205,7 @@ impl TuneDocument {
             (Some(comparison), Some(settings)) => {
                 text::verdict_sentence(&text::settings_words(settings), comparison)
             }
+            _ if self.verdict == Some(Verdict::Inconclusive) => text::NOT_DECIDED.to_owned(),
             _ => match &self.baseline {
                 Some(baseline) => {
                     text::nothing_beat(&baseline.settings, baseline.stock_failure.is_none())

@@ -144,11 +144,11 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// A job just started.
-    pub fn new(id: JobId) -> Self {
+    /// A job of this kind, just started.
+    pub fn new(id: JobId, kind: &str) -> Self {
         Self {
             id,
-            kind: String::new(),
+            kind: kind.to_owned(),
             session: None,
             primary: None,
             plan: Vec::new(),

@@ -27,7 +27,6 @@ use super::{export, refresh, set_deleted};
 
 /// Draws it; `alone` where it has the page for itself.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool) {
-    let mut leave = false;
     let view = state
         .history
         .view
@@ -45,24 +44,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
             muted(ui, under);
         }
     });
-    let row = vec2(ui.available_width(), space::CONTROL);
-    let middle = Layout::left_to_right(Align::Center);
-    ui.allocate_ui_with_layout(row, middle, |ui| {
-        if let Some(view) = &view {
-            if let Some(verdict) = view.verdict {
-                verdict_badge(ui, verdict);
-            }
-            muted(ui, facts(view));
-        }
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (words, icon) = if alone {
-                ("Back to the history", Icon::Left)
-            } else {
-                ("Close the session", Icon::Close)
-            };
-            leave = ui.add(Press::new(words).icon(icon).quiet()).clicked();
-        });
-    });
+    let leave = facts_row(ui, view.as_deref(), alone);
     if leave {
         state.history.open(None);
         return;
@@ -83,6 +65,35 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool
         });
     }
     session::show(ui, &view, state, cx);
+}
+
+/// What session it is, and the way out; `true` when that was taken.
+fn facts_row(ui: &mut Ui, view: Option<&SessionView>, alone: bool) -> bool {
+    let mut leave = false;
+    let (words, icon) = if alone {
+        ("Back to the history", Icon::Left)
+    } else {
+        ("Close the session", Icon::Close)
+    };
+    let close = Press::new(words).icon(icon).quiet();
+    let narrow = ui.available_width() < 600.0;
+    let row = vec2(ui.available_width(), space::CONTROL);
+    let middle = Layout::left_to_right(Align::Center);
+    ui.allocate_ui_with_layout(row, middle, |ui| {
+        if let (Some(view), false) = (view, narrow) {
+            if let Some(verdict) = view.verdict {
+                verdict_badge(ui, verdict);
+            }
+            muted(ui, facts(view));
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            leave = ui.add(close).clicked();
+        });
+    });
+    if let (Some(view), true) = (view, narrow) {
+        muted(ui, facts(view));
+    }
+    leave
 }
 
 fn facts(view: &SessionView) -> String {

@@ -25,17 +25,24 @@ use crate::ui::widgets::{
 pub struct State {
     /// Which GPU is shown.
     gpu: usize,
+    /// A folder typed, to be added as a llama.cpp build.
+    folder: String,
 }
 
 /// Scans again, then looks what would spoil a measurement.
 pub fn ask_scan(state: &mut AppState, link: &Link) {
     state.scan.ask();
-    state.findings.ask();
-    let model = state.model_path();
     link.ask(Worker::System, scan::scan, |state, link, scan| {
         state.scan.answer(Ok(scan));
         super::history::ask_profiles(state, link);
     });
+    ask_findings(state, link);
+}
+
+/// Looks what would spoil a measurement now.
+pub fn ask_findings(state: &mut AppState, link: &Link) {
+    state.findings.ask();
+    let model = state.model_path();
     link.ask(
         Worker::System,
         move |ports| doctor::findings(model.as_deref(), ports),
@@ -61,7 +68,13 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         None => ("CPU only".to_owned(), clean(&scan.machine.host.cpu)),
     };
     page_header(ui, &heading, &under, |ui| {
-        let again = Press::new("Scan again").icon(Icon::Again).primary();
+        let again = Press::new("Scan again").icon(Icon::Again);
+        // Without a build, installing one is what comes first.
+        let again = if scan.runtimes.is_empty() {
+            again
+        } else {
+            again.primary()
+        };
         if ui.add(again.tooltip("F5")).clicked() {
             cx.order(Order::Ui(UiCommand::Rescan));
         }

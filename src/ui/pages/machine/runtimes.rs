@@ -1,6 +1,8 @@
 //! The llama.cpp builds known here: choose, add, install, forget.
 
-use eframe::egui::Ui;
+use std::path::PathBuf;
+
+use eframe::egui::{Key, TextEdit, Ui, WidgetInfo, accesskit::Role, vec2};
 
 use crate::domain::text::clean;
 use crate::domain::types::{Runtime, RuntimeOrigin};
@@ -53,6 +55,7 @@ pub fn card(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, scan: &Scan, height:
         }
         ui.add_space(space::S);
         ui.horizontal_wrapped(|ui| actions(ui, state, cx, scan));
+        folder_field(ui, state, cx);
     });
 }
 
@@ -152,20 +155,8 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
         .add(Press::new("Add folder…").icon(Icon::Folder))
         .clicked()
     {
-        cx.link
-            .choose(Choice::Folder("Folder with llama-bench"), |_, link, dir| {
-                link.ask(
-                    Worker::System,
-                    move |ports| ports.runtimes.add(&dir),
-                    |state, link: &Link, added| match added {
-                        Ok(runtime) => {
-                            state.say(format!("llama.cpp {} is known now", clean(&runtime.name)));
-                            ask_scan(state, link);
-                        }
-                        Err(error) => state.complain(error.headline),
-                    },
-                );
-            });
+        let title = Choice::Folder("Folder with llama-bench");
+        cx.link.choose(title, add);
     }
     let backend = quick::backend_for(&scan.machine);
     let busy = state
@@ -183,4 +174,41 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
     if ui.add(install.tooltip(words)).clicked() {
         cx.order(Order::Start(Command::Install(backend)));
     }
+}
+
+/// For keyboards, and for systems without file dialogs.
+fn folder_field(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
+    ui.horizontal(|ui| {
+        let width = (ui.available_width() - 80.0).max(120.0);
+        let edit = TextEdit::singleline(&mut state.machine.folder)
+            .hint_text("…or type a folder that holds llama-bench")
+            .margin(vec2(space::M, space::S - 1.0))
+            .desired_width(width - 2.0 * space::M);
+        let response = ui.add(edit);
+        response
+            .widget_info(|| WidgetInfo::labeled(Role::TextInput, true, "Folder with llama-bench"));
+        let entered = response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
+        let empty = state.machine.folder.trim().is_empty();
+        let button = Press::new("Add").unless(empty.then_some("type a folder first"));
+        if (ui.add(button).clicked() || entered) && !empty {
+            let dir = PathBuf::from(std::mem::take(&mut state.machine.folder).trim());
+            add(state, cx.link, dir);
+        }
+    });
+}
+
+/// Asks the build what it is, which takes seconds, and keeps it.
+fn add(state: &mut AppState, link: &Link, dir: PathBuf) {
+    state.say("Asking the build in this folder what it is");
+    link.ask(
+        Worker::System,
+        move |ports| ports.runtimes.add(&dir),
+        |state, link, added| match added {
+            Ok(runtime) => {
+                state.say(format!("llama.cpp {} is known now", clean(&runtime.name)));
+                ask_scan(state, link);
+            }
+            Err(error) => state.complain(error.headline),
+        },
+    );
 }

@@ -180,7 +180,14 @@ impl SessionView {
     /// What stands under the title: the sentence, where the title is another, and the judgement.
     pub fn under(&self) -> String {
         let sentence = (self.title != self.headline).then_some(self.headline.as_str());
-        let judgement = Some(self.judgement.as_str()).filter(|words| !words.is_empty());
+        // The title has said the verdict's word.
+        let word = self
+            .verdict
+            .map(|verdict| format!("{} · ", capitalised(&verdict.to_string())));
+        let said = word.filter(|_| sentence.is_some());
+        let judgement = said.and_then(|word| self.judgement.strip_prefix(word.as_str()));
+        let judgement =
+            Some(judgement.unwrap_or(&self.judgement)).filter(|words| !words.is_empty());
         let parts: Vec<&str> = [sentence, judgement].into_iter().flatten().collect();
         parts.join(" · ")
     }

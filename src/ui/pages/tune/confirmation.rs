@@ -32,7 +32,9 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         .caption(plan)
         .show(ui, |ui| {
             charts::kept(ui, "strip", job.version(), |width| {
-                strip(live, job.is_running(), role, unit).scene(width)
+                // Its warm-up is not one of the runs.
+                let counts = job.is_running() && job.stage.as_deref() == Some("confirmation");
+                strip(live, counts, role, unit).scene(width)
             });
             caption(
                 ui,
@@ -42,6 +44,9 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
                 ),
             );
         });
+    if live.runs.is_empty() {
+        return;
+    }
     Card::new("Every run")
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {

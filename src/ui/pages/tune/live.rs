@@ -57,6 +57,10 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         _ => {}
     }
+    if job.primary.is_none() && !job.is_running() {
+        // It failed before it began: there is nothing to draw.
+        return;
+    }
     columns(
         ui,
         "live",

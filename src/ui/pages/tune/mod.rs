@@ -119,10 +119,18 @@ pub fn begin_anew(state: &mut AppState) -> bool {
         return false;
     }
     let kept = std::mem::take(&mut state.tune);
-    state.tune.goal = kept.goal;
-    state.tune.path = kept.path;
-    state.tune.broken_off = kept.broken_off;
-    state.tune.begin_with(&state.settings);
+    state.tune = State {
+        path: kept.path,
+        goal: kept.goal,
+        request: kept.request,
+        allow_kv_quant: kept.allow_kv_quant,
+        limit_minutes: kept.limit_minutes,
+        depth: kept.depth,
+        processes: kept.processes,
+        more: kept.more,
+        broken_off: kept.broken_off,
+        ..State::default()
+    };
     state.job = None;
     true
 }
