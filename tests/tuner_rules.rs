@@ -121,7 +121,7 @@ fn a_winner_that_harms_the_guard_is_rejected_and_the_next_finalist_confirmed() {
     assert!(
         outcome
             .reason
-            .contains("rejected: prompt speed got worse, pp512 -3.5 %"),
+            .contains("rejected: prompt speed got worse, pp512 −3.5"),
         "{}",
         outcome.reason
     );

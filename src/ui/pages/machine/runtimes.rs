@@ -55,6 +55,7 @@ pub fn card(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, scan: &Scan, height:
         }
         ui.add_space(space::S);
         ui.horizontal_wrapped(|ui| actions(ui, state, cx, scan));
+        ui.add_space(space::S);
         folder_field(ui, state, cx);
     });
 }
