@@ -136,6 +136,11 @@ pub fn fingerprint(ui: &mut Ui, scan: &Scan, height: f32) {
                 .map(|(name, value)| (name.as_str(), clean(value)))
                 .collect();
             pairs(ui, "fingerprint", &rows);
+            // Sessions and profiles are keyed by the machine and the build together.
+            for (runtime, with) in scan.runtimes.iter().zip(&scan.runtime_fingerprints) {
+                let words = format!("with llama.cpp {}", clean(&runtime.name));
+                caption(ui, format!("{words} {}", with.short()));
+            }
         });
 }
 
