@@ -162,19 +162,33 @@ pub fn columns(
     );
 }
 
+/// Narrower, and the actions of a page would lie over its words: they stand below, points.
+const NARROW: f32 = 560.0;
+
 /// The head of a page: title, one line under it, actions at the right.
 pub fn page_header(ui: &mut Ui, heading: &str, under: &str, actions: impl FnOnce(&mut Ui)) {
+    if ui.available_width() < NARROW {
+        words(ui, heading, under);
+        ui.horizontal_wrapped(actions);
+        return;
+    }
     ui.horizontal(|ui| {
         let room = ui.available_width();
         ui.vertical(|ui| {
             ui.set_max_width((room * 0.66).max(300.0));
-            ui.spacing_mut().item_spacing.y = 5.0;
-            title(ui, heading);
-            if !under.is_empty() {
-                muted(ui, under);
-            }
+            words(ui, heading, under);
         });
         ui.with_layout(Layout::right_to_left(Align::Center), actions);
     });
     ui.add_space(space::S);
+}
+
+fn words(ui: &mut Ui, heading: &str, under: &str) {
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 5.0;
+        title(ui, heading);
+        if !under.is_empty() {
+            muted(ui, under);
+        }
+    });
 }
