@@ -309,6 +309,14 @@ pub fn arm_rows(
     rows
 }
 
+/// Unit of a metric where a bar is longer where it is better: the request goal's is shown as seconds elsewhere.
+pub fn rate_unit(label: &str) -> &'static str {
+    match quantity(label, 1.0).1 {
+        "t/s" => "t/s",
+        _ => "requests/s",
+    }
+}
+
 /// All that was measured outside of a confirmation, ranked.
 pub fn screening(story: &Story) -> Option<ScreeningFigure> {
     let label = story.primary();
@@ -331,12 +339,7 @@ pub fn screening(story: &Story) -> Option<ScreeningFigure> {
     let stock = groups
         .iter()
         .position(|(settings, _)| **settings == baseline);
-    // The request goal's metric is shown as seconds elsewhere; a bar is longer where it is better.
-    let unit = if quantity(&label, 1.0).1 == "t/s" {
-        "t/s"
-    } else {
-        "requests/s"
-    };
+    let unit = rate_unit(&label);
     let ranking = Ranking {
         baseline: stock.and_then(|at| rows[at].mean),
         baseline_label: if baseline.is_stock() {

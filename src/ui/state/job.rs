@@ -141,6 +141,8 @@ pub struct JobView {
     pub began: Option<Timestamp>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// Events taken in, progress not counted.
+    changes: u64,
 }
 
 impl JobView {
@@ -165,6 +167,7 @@ impl JobView {
             stopping: None,
             began: None,
             outcome: None,
+            changes: 0,
         }
     }
 
@@ -186,14 +189,9 @@ impl JobView {
         }
     }
 
-    /// Rises with every run, judgement and end: figures of the runs change with it only.
+    /// Rises with every event that a figure may show; progress is none.
     pub fn version(&self) -> u64 {
-        let judged = self
-            .confirmation
-            .as_ref()
-            .is_some_and(|c| c.judged.is_some());
-        let ends = u64::from(judged) + u64::from(!self.is_running());
-        (self.id.0 << 32) | (self.runs.len() as u64 * 4 + ends)
+        (self.id.0 << 32) | self.changes
     }
 
     /// Share done.
@@ -219,6 +217,7 @@ impl JobView {
     }
 
     fn apply_kind(&mut self, kind: EventKind) {
+        self.changes += u64::from(!matches!(kind, EventKind::Progress { .. }));
         match kind {
             EventKind::Started {
                 job_kind,

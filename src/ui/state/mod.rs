@@ -3,6 +3,7 @@
 mod job;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::domain::doctor::Finding;
 use crate::domain::types::{ModelInfo, ModelListing, Runtime};
@@ -75,7 +76,7 @@ pub struct AppState {
     /// The newest toast.
     pub toast: Option<Toast>,
     /// This machine and its runtimes.
-    pub scan: Loadable<Scan>,
+    pub scan: Loadable<Arc<Scan>>,
     /// What would spoil a measurement now.
     pub findings: Loadable<Vec<Finding>>,
     /// Model files of the usual folders.

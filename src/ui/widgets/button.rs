@@ -2,7 +2,7 @@
 
 use eframe::egui::{
     Align2, Color32, CornerRadius, CursorIcon, FontId, Rect, Response, Sense, Stroke, StrokeKind,
-    Ui, Vec2, Widget, WidgetInfo, accesskit::Role, pos2, vec2,
+    Ui, Widget, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
 use crate::ui::theme::icons::Icon;
@@ -192,9 +192,8 @@ pub fn focus_ring(ui: &Ui, rect: Rect) {
 
 /// Paints an icon around a point.
 pub fn icon_at(ui: &Ui, icon: Icon, center: eframe::egui::Pos2, points: f32, ink: Color32) {
-    let offset = Vec2::new(0.0, 0.0);
     ui.painter().text(
-        center + offset,
+        center,
         Align2::CENTER_CENTER,
         icon.glyph(),
         theme::body(points),

@@ -209,7 +209,7 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
         let weights = vec![1.0; in_a_row];
         columns(ui, &format!("tiles {row}"), &weights, |column, ui, _| {
             if let Some(series) = series.get(column) {
-                drawn.show(ui, series, view, &state.settings, scan);
+                drawn.show(ui, series, view, &state.settings, scan.map(AsRef::as_ref));
             }
         });
     }

@@ -4,6 +4,8 @@ mod gpu;
 mod host;
 mod runtimes;
 
+use std::sync::Arc;
+
 use eframe::egui::Ui;
 
 use crate::domain::machine::{NoGpu, no_gpu};
@@ -33,7 +35,7 @@ pub struct State {
 pub fn ask_scan(state: &mut AppState, link: &Link) {
     state.scan.ask();
     link.ask(Worker::System, scan::scan, |state, link, scan| {
-        state.scan.answer(Ok(scan));
+        state.scan.answer(Ok(Arc::new(scan)));
         super::history::ask_profiles(state, link);
     });
     ask_findings(state, link);

@@ -6,11 +6,11 @@ use crate::chart::{Cell, CellState, Intervals, Role, Samples, Strip};
 use crate::domain::text::{clean, count, quantity, settings_words};
 use crate::report::figures::{arm_rows, cell, interval_row, metric_title};
 use crate::ui::charts;
-use crate::ui::state::{JobView, LiveConfirmation};
+use crate::ui::state::{JobView, LiveConfirmation, StoredLine};
 use crate::ui::widgets::{Card, caption, muted};
 
 /// The cards.
-pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
+pub fn cards(ui: &mut Ui, job: &JobView) {
     let Some(live) = &job.confirmation else {
         return;
     };
@@ -34,7 +34,7 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
             charts::kept(ui, "strip", job.version(), |width| {
                 // Its warm-up is not one of the runs.
                 let counts = job.is_running() && job.stage.as_deref() == Some("confirmation");
-                strip(live, counts, role, unit).scene(width)
+                strip(live, counts, role, &label).scene(width)
             });
             caption(
                 ui,
@@ -51,7 +51,7 @@ pub fn cards(ui: &mut Ui, job: &JobView, _height: f32) {
         .caption(format!("{unit} · none dropped for being slow"))
         .show(ui, |ui| {
             charts::kept(ui, "runs", job.version(), |width| {
-                samples(live, role, unit).scene(width)
+                samples(live, role, &label).scene(width)
             });
         });
 }
@@ -82,10 +82,15 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
         });
 }
 
-fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Strip {
+/// The mean of a run in the unit people read.
+fn value(run: &StoredLine, label: &str) -> Option<f64> {
+    Some(quantity(label, run.score()?).0)
+}
+
+fn strip(live: &LiveConfirmation, running: bool, role: Role, label: &str) -> Strip {
     let cells = live.order().into_iter().enumerate().map(|(place, side)| {
         let run = live.runs.get(place);
-        let value = run.and_then(crate::ui::state::StoredLine::score);
+        let value = run.and_then(|run| value(run, label));
         let state = match run {
             Some(_) => return cell(side, value),
             None if place == live.runs.len() && running && live.judged.is_none() => {
@@ -98,17 +103,73 @@ fn strip(live: &LiveConfirmation, running: bool, role: Role, unit: &str) -> Stri
     Strip {
         cells: cells.collect(),
         candidate: role,
-        unit: unit.to_owned(),
+        unit: quantity(label, 1.0).1.to_owned(),
     }
 }
 
-fn samples(live: &LiveConfirmation, role: Role, unit: &str) -> Samples {
+fn samples(live: &LiveConfirmation, role: Role, label: &str) -> Samples {
     let runs = live.runs.iter().filter_map(|run| {
         let side = run.planned.side?;
-        Some((side, run.seq, run.score()?))
+        Some((side, run.seq, value(run, label)?))
     });
     Samples {
         rows: arm_rows("Stock", role, runs),
-        unit: unit.to_owned(),
+        unit: quantity(label, 1.0).1.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::types::{PlannedRun, Settings, Side, Stage};
+
+    fn live() -> LiveConfirmation {
+        let run = StoredLine {
+            id: 1,
+            seq: 0,
+            planned: PlannedRun {
+                stage: Stage::Confirmation,
+                side: Some(Side::A),
+                settings: Settings::stock(),
+                repetitions: 1,
+                early_stop: None,
+                log_buffers: false,
+                purpose: String::new(),
+            },
+            metrics: BTreeMap::new(),
+            scores: vec![0.25],
+            failure: None,
+            wall_secs: 4.0,
+        };
+        LiveConfirmation {
+            settings: Settings::stock(),
+            processes: 1,
+            repetitions: 1,
+            smallest_effect_pct: None,
+            runs: Arc::new(vec![run]),
+            judged: None,
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_as_seconds_and_a_rate_as_it_is() {
+        let request = strip(&live(), true, Role::Accent, "request");
+        assert_eq!(
+            (request.cells[0].value, request.unit.as_str()),
+            (Some(4.0), "s/request")
+        );
+        let samples = samples(&live(), Role::Accent, "request");
+        assert_eq!(
+            (samples.rows[0].runs[0].value, samples.unit.as_str()),
+            (4.0, "s/request")
+        );
+        let rate = strip(&live(), true, Role::Accent, "tg128");
+        assert_eq!(
+            (rate.cells[0].value, rate.unit.as_str()),
+            (Some(0.25), "t/s")
+        );
     }
 }

@@ -66,7 +66,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         "live",
         &[1.85, 1.0],
         |column, ui, height| match column {
-            0 if step == Step::Confirmation => confirmation::cards(ui, &job, height),
+            0 if step == Step::Confirmation => confirmation::cards(ui, &job),
             0 => screening::card(ui, &job, height),
             _ => side(ui, state, cx, &job),
         },

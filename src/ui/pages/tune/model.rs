@@ -117,11 +117,12 @@ fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
                 }
             });
             path_field(ui, state, cx);
-            let Some(models) = state.models.value().cloned() else {
+            let Some(models) = state.models.value() else {
                 loading_note(ui, "Looking through the model folders");
                 return;
             };
-            let wanted = matching(&models, &state.tune.search, &state.settings);
+            let known = models.len();
+            let wanted = matching(models, &state.tune.search, &state.settings);
             if wanted.is_empty() {
                 muted(ui, "No model found: choose a file, or make one to try");
                 return;
@@ -132,13 +133,10 @@ fn found(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
                 .show(ui, |ui| {
                     list(ui, state, cx, &wanted);
                 });
-            if models.len() > SHOWN {
+            if known > SHOWN {
                 caption(
                     ui,
-                    format!(
-                        "The first {SHOWN} of {}; a search narrows it down",
-                        models.len()
-                    ),
+                    format!("The first {SHOWN} of {known}; a search narrows it down"),
                 );
             }
         });
@@ -184,8 +182,8 @@ fn matching(models: &[ModelListing], text: &str, settings: &AppSettings) -> Vec<
                 .to_lowercase()
                 .contains(&text)
     };
-    let mut wanted: Vec<ModelListing> = models.iter().filter(holds).cloned().collect();
-    let recent = |listing: &ModelListing| {
+    let mut wanted: Vec<&ModelListing> = models.iter().filter(holds).collect();
+    let recent = |listing: &&ModelListing| {
         let place = settings
             .recent_models
             .iter()
@@ -193,8 +191,8 @@ fn matching(models: &[ModelListing], text: &str, settings: &AppSettings) -> Vec<
         (listing.problem.is_some(), place.unwrap_or(usize::MAX))
     };
     wanted.sort_by_key(recent);
-    wanted.truncate(SHOWN);
-    wanted
+    // Copied are only those shown.
+    wanted.into_iter().take(SHOWN).cloned().collect()
 }
 
 fn list(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, models: &[ModelListing]) {
@@ -327,7 +325,7 @@ fn make(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             "Flux can write one with random weights. It talks nonsense, at exactly the speed of the real one.",
         );
         let shapes = cx.link.ports().models.shapes();
-        let proposed = state.scan.value().map_or("tiny", quick::shape_for);
+        let proposed = state.scan.value().map_or("tiny", |scan| quick::shape_for(scan));
         if state.tune.shape.is_empty() {
             proposed.clone_into(&mut state.tune.shape);
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use eframe::egui::Ui;
 
 use crate::chart::{Kind, Ranking, RankingRow as Row};
-use crate::domain::text::{clean, quantity, settings_words};
+use crate::domain::text::{clean, settings_words};
 use crate::domain::types::{Settings, Stage};
-use crate::report::figures::metric_title;
+use crate::report::figures::{metric_title, rate_unit};
 use crate::ui::charts;
 use crate::ui::state::{JobView, StoredLine};
 use crate::ui::widgets::{Card, muted};
@@ -15,7 +15,7 @@ use crate::ui::widgets::{Card, muted};
 /// The card.
 pub fn card(ui: &mut Ui, job: &JobView, height: f32) {
     let label = job.primary.clone().unwrap_or_default();
-    let unit = quantity(&label, 1.0).1;
+    let unit = rate_unit(&label);
     let caption = format!(
         "{} · higher is better · every dot is one repetition",
         clean(&label)
