@@ -7,6 +7,7 @@ use crate::domain::text::{clean, clean_lines, metrics_of, moment, rate, settings
 use crate::domain::types::{RunOutcome, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
+use crate::report::findings::ended;
 
 use super::comparison;
 use super::history::{kind, state};
@@ -113,12 +114,7 @@ fn raw_output(run: &StoredRun) -> String {
     for (name, value) in &raw.env {
         let _ = writeln!(text, "       env {}={}", clean(name), clean(value));
     }
-    let ended = match (raw.exit_code, raw.signal) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("ended by signal {signal}"),
-        (None, None) => "no exit status".to_owned(),
-    };
-    let _ = writeln!(text, "       {ended}");
+    let _ = writeln!(text, "       {}", ended(raw));
     for (stream, output) in [("stdout", &raw.stdout), ("stderr", &raw.stderr)] {
         for line in clean_lines(output).lines() {
             let _ = writeln!(text, "       {stream} | {line}");

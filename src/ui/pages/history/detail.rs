@@ -5,15 +5,13 @@ use std::sync::Arc;
 use eframe::egui::{Align, Layout, Popup, Ui, vec2};
 
 use crate::domain::text::{clean, moment};
-use crate::domain::types::Profile;
-use crate::engine::message::{Command, JobError};
+use crate::engine::message::Command;
 use crate::engine::profiles::Standing;
 use crate::engine::run::RunRequest;
-use crate::engine::tune::save_profile;
 use crate::ports::SessionKind;
 use crate::report::Format;
 use crate::ui::app::{Cx, Order};
-use crate::ui::link::{Link, Worker};
+use crate::ui::link::Link;
 use crate::ui::pages::session::{self, SessionView};
 use crate::ui::pages::{dashboard, tune};
 use crate::ui::state::{AppState, JobView};
@@ -23,7 +21,7 @@ use crate::ui::widgets::{
     Card, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
 };
 
-use super::{export, refresh, set_deleted};
+use super::{export, save, set_deleted};
 
 /// Draws it; `alone` where it has the page for itself.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool) {
@@ -204,18 +202,4 @@ fn export_menu(ui: &mut Ui, link: &Link, session: i64) {
             }
         }
     });
-}
-
-fn save(link: &Link, session: i64) {
-    link.ask(
-        Worker::Store,
-        move |ports| save_profile(session, ports),
-        |state, link, saved: Result<Profile, JobError>| match saved {
-            Ok(profile) => {
-                state.say(format!("Saved as profile {}", profile.id));
-                refresh(state, link);
-            }
-            Err(error) => state.complain(error.headline),
-        },
-    );
 }

@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use crate::domain::text::{changes_words, count, grouped};
 use crate::engine::message::JobError;
 use crate::engine::profiles::{ProfileLine, Standing, profiles};
+use crate::engine::tune::save_profile;
 use crate::ports::{SessionFilter, SessionPage};
 use crate::report::{self, Format};
 use crate::ui::app::Cx;
@@ -24,6 +25,7 @@ use crate::ui::theme::icons::Icon;
 use crate::ui::widgets::{Loadable, Press, page_header, search_field, segmented};
 
 use super::session::SessionView;
+use super::tune;
 
 /// What the page lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,6 +177,25 @@ pub fn set_deleted(_state: &mut AppState, link: &Link, session: i64, deleted: bo
                 Err(error) => state.complain(error.headline),
             }
             ask(state, link);
+        },
+    );
+}
+
+/// Stores a session's winner as a profile; what shows the session is read again.
+pub fn save(link: &Link, session: i64) {
+    link.ask(
+        Worker::Store,
+        move |ports| save_profile(session, ports),
+        |state, link, saved| match saved {
+            Ok(profile) => {
+                state.say(format!(
+                    "Saved as profile {}: `flux run` and Run server use it from now on",
+                    profile.id
+                ));
+                tune::read_again(state, link, profile.session);
+                refresh(state, link);
+            }
+            Err(error) => state.complain(error.headline),
         },
     );
 }

@@ -319,6 +319,14 @@ pub fn ended(state: &mut AppState, link: &Link) {
     read_back(state, link, session);
 }
 
+/// Reads the result shown again, where it is this session's.
+pub fn read_again(state: &mut AppState, link: &Link, session: i64) {
+    let shown = state.tune.result.value().map(|view| view.id);
+    if shown == Some(session) {
+        read_back(state, link, session);
+    }
+}
+
 /// Reads a session's result and evidence from the store.
 fn read_back(state: &mut AppState, link: &Link, session: i64) {
     state.tune.result.ask();

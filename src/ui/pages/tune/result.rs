@@ -3,10 +3,8 @@
 use eframe::egui::Ui;
 
 use crate::domain::text::{clean, shell_command};
-use crate::domain::types::Profile;
-use crate::engine::message::{Command, JobError};
+use crate::engine::message::Command;
 use crate::engine::run::{RunRequest, prepare};
-use crate::engine::tune::save_profile;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::pages::session::SessionView;
@@ -47,7 +45,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
     if view.saveable && !saved {
         let save = Press::new("Save profile").icon(Icon::Save).primary();
         if ui.add(save).clicked() {
-            save_winner(cx.link, session);
+            history::save(cx.link, session);
         }
     } else if saved {
         if ui
@@ -72,24 +70,6 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
         state.history.open(Some(session));
         cx.go(Page::History);
     }
-}
-
-fn save_winner(link: &Link, session: i64) {
-    link.ask(
-        Worker::Store,
-        move |ports| save_profile(session, ports),
-        |state, link, saved: Result<Profile, JobError>| match saved {
-            Ok(profile) => {
-                state.say(format!(
-                    "Saved as profile {}: `flux run` and Run server use it from now on",
-                    profile.id
-                ));
-                super::read_back(state, link, profile.session);
-                history::ask(state, link);
-            }
-            Err(error) => state.complain(error.headline),
-        },
-    );
 }
 
 fn request(state: &AppState) -> Option<RunRequest> {
