@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod environment;
 pub mod fingerprint;
 pub mod machine;
+pub mod placement;
 pub mod search;
 pub mod server;
 pub mod settings;

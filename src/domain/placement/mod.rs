@@ -1,0 +1,10 @@
+//! Where each tensor of a model lives, what that needs and how fast it will be (paper section 5, design section 8).
+//!
+//! In the paper's order: [`layout`] is what the file says, [`placement`] where it goes, [`memory`] what that takes,
+//! [`bandwidth`] what the machine was measured to do, [`speed`] the prediction, [`fit`] what benchmarks teach it,
+//! [`planner`] the candidates of the five tiers, [`flags`] a placement written out for each tool.
+
+pub mod bandwidth;
+pub mod devices;
+pub mod layout;
+pub mod placement;

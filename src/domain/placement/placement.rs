@@ -1,0 +1,150 @@
+//! A placement: which tensor goes to which memory, as llama.cpp decides it from `-ngl`, `-ts`, `-ncmoe` and `-ot`.
+
+use serde::{Deserialize, Serialize};
+
+use super::layout::{ModelLayout, TensorClass, TensorEntry};
+
+/// Where a tensor lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Home {
+    /// RAM, and the disk behind it where RAM does not hold it all.
+    Host,
+    /// The offload device of this position in [`super::devices::Memories::devices`].
+    Device(usize),
+}
+
+/// Feed-forward tensors taken off their layer's device into RAM, written out as one `-ot` rule.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostTensors {
+    /// Which class of each layer named: [`TensorClass::FeedForward`] or [`TensorClass::Experts`].
+    pub class: TensorClass,
+    /// The layers, ascending.
+    pub layers: Vec<u32>,
+}
+
+/// Where everything goes. The stock placement offloads all layers and names nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// `-ngl`: the last so many of blocks + output are offloaded; `None` is llama.cpp's own "all".
+    pub n_gpu_layers: Option<u32>,
+    /// `-ncmoe`: experts of the first so many layers stay in RAM.
+    pub n_cpu_moe: u32,
+    /// Further tensors that stay in RAM, by exact layers (two GPUs: case C36).
+    pub host_tensors: Vec<HostTensors>,
+    /// `-ts`: share of the offloaded layers per device; empty with one device.
+    pub tensor_split: Vec<f64>,
+    /// `-nkvo`: the KV cache stays in RAM.
+    pub kv_on_host: bool,
+}
+
+/// The context a placement is judged for (`llama_context_params`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContextParams {
+    /// `-c`: tokens of context.
+    pub context: u64,
+    /// `-b`: tokens of a logical batch.
+    pub batch: u64,
+    /// `-ub`: tokens of a micro-batch.
+    pub micro_batch: u64,
+    /// `-ctk`: type of the K cache, as in llama.cpp: `f16`, `q8_0`, …
+    pub type_k: String,
+    /// `-ctv`: type of the V cache.
+    pub type_v: String,
+    /// Flash attention is used (llama.cpp's `auto` uses it wherever the device can).
+    pub flash_attention: bool,
+    /// Sequences served at once (`-np`).
+    pub sequences: u64,
+}
+
+impl Default for ContextParams {
+    /// llama.cpp's own, with 4096 tokens of context.
+    fn default() -> Self {
+        Self {
+            context: 4096,
+            batch: 2048,
+            micro_batch: 512,
+            type_k: "f16".to_owned(),
+            type_v: "f16".to_owned(),
+            flash_attention: true,
+            sequences: 1,
+        }
+    }
+}
+
+impl Placement {
+    /// Everything in RAM.
+    pub fn cpu_only() -> Self {
+        Self {
+            n_gpu_layers: Some(0),
+            ..Self::default()
+        }
+    }
+
+    /// The last `layers` of blocks + output offloaded, all else in RAM.
+    pub fn layers(layers: u32) -> Self {
+        Self {
+            n_gpu_layers: Some(layers),
+            ..Self::default()
+        }
+    }
+
+    /// Blocks + output that are offloaded, of a model with `n_layer` blocks on a machine with `devices` devices.
+    pub fn offloaded(&self, n_layer: u32, devices: usize) -> u32 {
+        let all = n_layer + 1;
+        if devices == 0 {
+            0
+        } else {
+            self.n_gpu_layers.map_or(all, |n| n.min(all))
+        }
+    }
+
+    /// Device of a block (`n_layer` stands for the output), by llama.cpp's rule: the first `n_layer + 1 − n_gpu_layers`
+    /// stay in RAM; the others go to the first device whose cumulative share exceeds their place among the offloaded ones
+    /// (`load_tensors` of llama-model.cpp).
+    pub fn layer_home(&self, layer: u32, n_layer: u32, devices: usize) -> Home {
+        let offloaded = self.offloaded(n_layer, devices);
+        let first = n_layer + 1 - offloaded;
+        if layer < first {
+            return Home::Host;
+        }
+        let place = (layer - first) as f32 / offloaded as f32;
+        let share = |i: usize| self.tensor_split.get(i).copied().unwrap_or(0.0) as f32;
+        let even = self.tensor_split.iter().all(|s| *s == 0.0);
+        let mut sums = Vec::with_capacity(devices);
+        let mut sum = 0.0f32;
+        for i in 0..devices {
+            sum += if even { 1.0 } else { share(i) };
+            sums.push(sum);
+        }
+        let device = sums.iter().take_while(|s| **s / sum <= place).count();
+        Home::Device(device.min(devices - 1))
+    }
+
+    /// Where a tensor's data is kept, and read from when it is used.
+    pub fn home(&self, tensor: &TensorEntry, layout: &ModelLayout, devices: usize) -> Home {
+        let n_layer = layout.n_layer();
+        match (tensor.layer, tensor.class) {
+            (None, TensorClass::Embedding) => Home::Host,
+            (None, _) => self.layer_home(n_layer, n_layer, devices),
+            (Some(layer), class) if self.keeps_on_host(layer, class) => Home::Host,
+            (Some(layer), _) => self.layer_home(layer, n_layer, devices),
+        }
+    }
+
+    /// Does a rule take this class of this layer off its device?
+    pub fn keeps_on_host(&self, layer: u32, class: TensorClass) -> bool {
+        let ncmoe = class == TensorClass::Experts && layer < self.n_cpu_moe;
+        let rule = |r: &HostTensors| r.class == class && r.layers.contains(&layer);
+        ncmoe || self.host_tensors.iter().any(rule)
+    }
+
+    /// Where a layer's KV cache is kept.
+    pub fn cache_home(&self, layer: u32, n_layer: u32, devices: usize) -> Home {
+        if self.kv_on_host {
+            Home::Host
+        } else {
+            self.layer_home(layer, n_layer, devices)
+        }
+    }
+}
