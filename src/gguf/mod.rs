@@ -1,9 +1,10 @@
 //! Model files: our own GGUF reader, which trusts no length, and random-weight models with real shapes
 //! (design section 8, `flux models`, `flux model synth`; cases C29 to C35).
 
+mod caches;
 mod error;
 mod header;
-mod kv;
+mod layout;
 mod list;
 mod model;
 mod shapes;
@@ -16,6 +17,7 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
+use crate::domain::placement::layout::ModelLayout;
 use crate::domain::types::{ModelInfo, ModelListing};
 use crate::ports::{CancelToken, Models, PortResult, SynthRequest};
 
@@ -42,6 +44,10 @@ pub struct GgufModels;
 impl Models for GgufModels {
     fn inspect(&self, path: &Path) -> PortResult<ModelInfo> {
         Model::open(path).map(|model| model.info)
+    }
+
+    fn layout(&self, path: &Path) -> PortResult<ModelLayout> {
+        Model::open(path)?.layout()
     }
 
     fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>> {

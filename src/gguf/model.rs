@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::caches;
 use super::error::{HeaderError, shown};
 use super::header::{Header, Value};
-use super::kv;
 use super::split::{SplitName, parts_of};
+use crate::domain::placement::layout::LayerShape;
 use crate::domain::types::{Bytes, ModelInfo, ModelKind};
 use crate::ports::{PortError, PortResult};
 
@@ -127,9 +128,10 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
     }
     let cache = match layers {
         Some(layers) if kind == ModelKind::Model => {
-            kv::bytes_per_token_f16(first, &architecture, layers).map_err(|why| {
+            let (shapes, _) = caches::layers(first, &architecture, layers).map_err(|why| {
                 PortError::new(format!("{why}: {}", path.display())).hint("download the file again")
-            })?
+            })?;
+            bytes_per_token_f16(&shapes)
         }
         _ => None,
     };
@@ -155,6 +157,21 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
         layers,
         notices,
     })
+}
+
+/// KV cache bytes one more token of context takes with f16 keys and values, sliding windows in full.
+fn bytes_per_token_f16(layers: &[LayerShape]) -> Option<u64> {
+    /// Bytes of an f16 number.
+    const F16_BYTES: u64 = 2;
+    let values = layers
+        .iter()
+        .filter_map(|l| l.attention)
+        .try_fold(0u64, |sum, c| {
+            sum.checked_add(c.keys.checked_add(c.values)?)
+        });
+    values?
+        .checked_mul(F16_BYTES)
+        .filter(|_| !layers.is_empty())
 }
 
 fn kind_of(first: &Header, architecture: &str, layers: Option<u32>, bare: bool) -> ModelKind {

@@ -1,5 +1,7 @@
 //! A placement: which tensor goes to which memory, as llama.cpp decides it from `-ngl`, `-ts`, `-ncmoe` and `-ot`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::layout::{ModelLayout, TensorClass, TensorEntry};
@@ -109,16 +111,53 @@ impl Placement {
             return Home::Host;
         }
         let place = (layer - first) as f32 / offloaded as f32;
-        let share = |i: usize| self.tensor_split.get(i).copied().unwrap_or(0.0) as f32;
         let even = self.tensor_split.iter().all(|s| *s == 0.0);
-        let mut sums = Vec::with_capacity(devices);
-        let mut sum = 0.0f32;
-        for i in 0..devices {
-            sum += if even { 1.0 } else { share(i) };
-            sums.push(sum);
+        let share = |i: usize| match self.tensor_split.get(i) {
+            _ if even => 1.0,
+            Some(share) => *share as f32,
+            None => 0.0,
+        };
+        let all: f32 = (0..devices).map(share).sum();
+        let mut sum = 0.0;
+        let reaches = |i: &usize| {
+            sum += share(*i);
+            sum / all > place
+        };
+        Home::Device((0..devices).find(reaches).unwrap_or(devices - 1))
+    }
+
+    /// The homes of everything in a model with `n_layer` blocks, on a machine with `devices` devices.
+    pub fn resolve(&self, n_layer: u32, devices: usize) -> Resolved {
+        let layers: Vec<Home> = (0..n_layer)
+            .map(|layer| self.layer_home(layer, n_layer, devices))
+            .collect();
+        let kept = |class| {
+            let mut homes = layers.clone();
+            let ncmoe = if class == TensorClass::Experts {
+                self.n_cpu_moe.min(n_layer)
+            } else {
+                0
+            };
+            homes[..ncmoe as usize].fill(Home::Host);
+            let rules = self.host_tensors.iter().filter(|r| r.class == class);
+            for layer in rules.flat_map(|r| &r.layers) {
+                if let Some(home) = homes.get_mut(*layer as usize) {
+                    *home = Home::Host;
+                }
+            }
+            homes
+        };
+        Resolved {
+            feed_forward: kept(TensorClass::FeedForward),
+            experts: kept(TensorClass::Experts),
+            cache: if self.kv_on_host {
+                vec![Home::Host; layers.len()]
+            } else {
+                layers.clone()
+            },
+            output: self.layer_home(n_layer, n_layer, devices),
+            layers,
         }
-        let device = sums.iter().take_while(|s| **s / sum <= place).count();
-        Home::Device(device.min(devices - 1))
     }
 
     /// Where a tensor's data is kept, and read from when it is used.
@@ -138,13 +177,84 @@ impl Placement {
         let rule = |r: &HostTensors| r.class == class && r.layers.contains(&layer);
         ncmoe || self.host_tensors.iter().any(rule)
     }
+}
 
-    /// Where a layer's KV cache is kept.
-    pub fn cache_home(&self, layer: u32, n_layer: u32, devices: usize) -> Home {
+/// `ngl=24 ncmoe=8`: what is not stock, in the words `--predict` reads.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        if let Some(n) = self.n_gpu_layers {
+            words.push(format!("ngl={n}"));
+        }
+        if self.n_cpu_moe > 0 {
+            words.push(format!("ncmoe={}", self.n_cpu_moe));
+        }
+        for kept in &self.host_tensors {
+            let class = if kept.class == TensorClass::Experts {
+                "experts"
+            } else {
+                "ffn"
+            };
+            words.push(format!("{class}={}", ranges(&kept.layers)));
+        }
+        if !self.tensor_split.is_empty() {
+            let shares: Vec<String> = self.tensor_split.iter().map(f64::to_string).collect();
+            words.push(format!("ts={}", shares.join("/")));
+        }
         if self.kv_on_host {
-            Home::Host
-        } else {
-            self.layer_home(layer, n_layer, devices)
+            words.push("nkvo=1".to_owned());
+        }
+        if words.is_empty() {
+            words.push("stock".to_owned());
+        }
+        f.pad(&words.join(" "))
+    }
+}
+
+/// `0-11,36-47`.
+pub fn ranges(layers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &layer in layers {
+        match runs.last_mut() {
+            Some((_, end)) if *end + 1 == layer => *end = layer,
+            _ => runs.push((layer, layer)),
+        }
+    }
+    let text: Vec<String> = runs
+        .into_iter()
+        .map(|(a, b)| {
+            if a == b {
+                a.to_string()
+            } else {
+                format!("{a}-{b}")
+            }
+        })
+        .collect();
+    text.join(",")
+}
+
+/// A placement with every home looked up, for the loops that judge hundreds of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// Device of each block: its attention, norms and all that no rule takes off it.
+    pub layers: Vec<Home>,
+    /// Where each block's dense feed-forward weights are.
+    pub feed_forward: Vec<Home>,
+    /// Where each block's experts are.
+    pub experts: Vec<Home>,
+    /// Where each block's cache is.
+    pub cache: Vec<Home>,
+    /// Where the output matrix is.
+    pub output: Home,
+}
+
+impl Resolved {
+    /// Where a class of a block is.
+    pub fn home(&self, layer: usize, class: TensorClass) -> Home {
+        match class {
+            TensorClass::FeedForward => self.feed_forward[layer],
+            TensorClass::Experts => self.experts[layer],
+            _ => self.layers[layer],
         }
     }
 }

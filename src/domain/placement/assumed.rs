@@ -1,0 +1,101 @@
+//! The constants before any benchmark: what the bandwidth profile measured, and named assumptions for the rest.
+
+use crate::domain::types::Backend;
+
+use super::bandwidth::{BandwidthProfile, Path};
+use super::devices::{Memories, OffloadDevice};
+use super::speed::{Constant, Constants, Known, Status};
+
+/// Decode from RAM, bytes per second: the paper's 19.0 GB/s with two channels of DDR4, rounded.
+const HOST_READ: f64 = 20e9;
+/// Decode from a card's own memory, bytes per second: the paper's streaming copy on an eight-year-old card.
+const DEVICE_READ: f64 = 170e9;
+/// Reading the disk in order, bytes per second: the paper's SATA drive.
+const DISK_READ: f64 = 0.5e9;
+/// Host to device, bytes per second, from pages that are not pinned: half of PCIe 3.0 × 16.
+const UPLOAD: f64 = 6e9;
+/// Multiplying quantised weights on a card, operations per second: 197 tokens/s of a 4B model on the paper's.
+const DEVICE_COMPUTE: f64 = 1.5e12;
+/// Multiplying quantised weights on the CPU, operations per second: six to eight cores with AVX2.
+const HOST_COMPUTE: f64 = 0.2e12;
+/// A hand-off where a submission costs microseconds: one synchronisation of a CUDA-like runtime, seconds.
+const HAND_OFF: f64 = 10e-6;
+/// A hand-off through Vulkan: submission and fence, seconds.
+const HAND_OFF_VULKAN: f64 = 200e-6;
+/// A hand-off through Vulkan under Windows, seconds: fitted in the paper, section 5.
+const HAND_OFF_VULKAN_WINDOWS: f64 = 4.87e-3;
+/// A hand-off to another machine, seconds: a round trip and some ten kilobytes through a 1 Gbit/s network.
+const HAND_OFF_NETWORK: f64 = 1e-3;
+
+/// What is known of the machine before a benchmark. `windows`: the operating system is Windows.
+pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: bool) -> Constants {
+    let mut constants = Constants::new();
+    let mut set = |constant, assumed: f64, measured: Option<f64>| {
+        let known = measured.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let (seconds, status, origin) = match known {
+            Some(rate) => (
+                1.0 / rate,
+                Status::Measured,
+                "bandwidth profile of this machine",
+            ),
+            None => (
+                assumed,
+                Status::Assumed,
+                "assumed until it is measured or fitted",
+            ),
+        };
+        let origin = origin.to_owned();
+        constants.insert(
+            constant,
+            Known {
+                seconds,
+                status,
+                origin,
+            },
+        );
+    };
+    let measured = |path, device: Option<&OffloadDevice>| {
+        let of = |name: Option<&str>| profile?.get(path, name).map(|b| b.median());
+        match device {
+            Some(device) => of(Some(&device.id)).or_else(|| of(Some(&device.name))),
+            None => of(None),
+        }
+    };
+    let first = memories.devices.first();
+    let ram = measured(Path::RamRead, None);
+    set(Constant::HostRead, 1.0 / HOST_READ, ram);
+    set(
+        Constant::DiskRead,
+        1.0 / DISK_READ,
+        measured(Path::DiskSequential, None),
+    );
+    let upload = first.and_then(|d| measured(Path::Upload, Some(d)));
+    set(Constant::Upload, 1.0 / UPLOAD, upload);
+    set(Constant::ExpertUpload, 1.0 / UPLOAD, upload);
+    set(Constant::HostCompute, 1.0 / HOST_COMPUTE, None);
+    set(Constant::TokenFixed, 0.0, None);
+    set(Constant::HandOff, hand_off(memories, windows), None);
+    for (i, device) in memories.devices.iter().enumerate() {
+        let shared = device.shares_ram || device.backend == Backend::Rpc;
+        let assumed = if shared { HOST_READ } else { DEVICE_READ };
+        let copy = measured(Path::DeviceCopy, Some(device));
+        set(Constant::DeviceRead(i), 1.0 / assumed, copy);
+        set(Constant::DeviceCompute(i), 1.0 / DEVICE_COMPUTE, None);
+        if device.backend == Backend::Rpc {
+            set(Constant::RemoteHandOff(i), HAND_OFF_NETWORK, None);
+        }
+    }
+    constants
+}
+
+fn hand_off(memories: &Memories, windows: bool) -> f64 {
+    let vulkan = memories
+        .devices
+        .iter()
+        .any(|d| d.backend == Backend::Vulkan);
+    match (vulkan, windows) {
+        (true, true) => HAND_OFF_VULKAN_WINDOWS,
+        (true, false) => HAND_OFF_VULKAN,
+        _ => HAND_OFF,
+    }
+}

@@ -1,0 +1,252 @@
+//! Recalibration: the constants of the speed model from benchmarks, by non-negative least squares on relative errors
+//! (paper section 5). Which constants the data can identify is decided first; the rest keep what was measured or assumed.
+
+use serde::{Deserialize, Serialize};
+
+use super::speed::{Constant, Constants, Known, Status, Work};
+
+/// A constant is identified only by runs in at least one of which it makes up this share of the time: below, the error of
+/// the run, a few percent, is a large part of what it would be blamed for.
+const IDENTIFYING_SHARE: f64 = 1.0 / 3.0;
+/// … and only if this share of its column (as a length) is not a combination of the columns before it: below, another
+/// constant explains the same differences.
+const INDEPENDENT_SHARE: f64 = 0.1;
+/// Sweeps of coordinate descent; it ends far earlier on well-posed columns.
+const MAX_SWEEPS: usize = 10_000;
+/// Times the weights follow the prediction; they move by a tenth of a percent after three.
+const REWEIGHTINGS: usize = 6;
+/// Change of a scaled coefficient at which descent has arrived.
+const ARRIVED: f64 = 1e-12;
+
+/// One benchmark: what it took of each constant, and for how long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// Name, for residuals: the run, or the placement with the test.
+    pub name: String,
+    /// What one repetition took.
+    pub work: Work,
+    /// Seconds of one repetition, from the run's mean rate.
+    pub seconds: f64,
+    /// A prompt test.
+    pub prompt: bool,
+}
+
+/// How far the fitted model is from one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Residual {
+    /// The benchmark's name.
+    pub name: String,
+    /// A prompt test.
+    pub prompt: bool,
+    /// Predicted rate ÷ measured rate − 1, percent.
+    pub error_pct: f64,
+}
+
+/// A fit, with what it can and cannot say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// Every constant, fitted or as before.
+    pub constants: Constants,
+    /// One per benchmark, in order.
+    pub residuals: Vec<Residual>,
+    /// What the data could not identify and why, each a sentence part by constant.
+    pub kept: Vec<(Constant, String)>,
+}
+
+impl Fit {
+    /// Mean absolute error of the generation (or prompt) tests, percent of the measured rate; `None` without any.
+    pub fn mean_abs_error_pct(&self, prompt: bool) -> Option<f64> {
+        let errors = self.residuals.iter().filter(|r| r.prompt == prompt);
+        let errors: Vec<f64> = errors.map(|r| r.error_pct.abs()).collect();
+        (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
+    }
+}
+
+/// Fits constants to benchmarks, generation first: what prompts share with it is then given. `priors` are the measured and
+/// assumed values.
+pub fn fit(observations: &[Observation], priors: &Constants) -> Fit {
+    let mut constants = priors.clone();
+    let mut kept = Vec::new();
+    for prompt in [false, true] {
+        let rows: Vec<&Observation> = observations
+            .iter()
+            .filter(|o| o.prompt == prompt && o.seconds > 0.0)
+            .collect();
+        if !rows.is_empty() {
+            kept.extend(fit_kind(&rows, prompt, &mut constants));
+        }
+    }
+    let residuals = observations
+        .iter()
+        .map(|o| Residual {
+            name: o.name.clone(),
+            prompt: o.prompt,
+            error_pct: (o.seconds / o.work.seconds(&constants) - 1.0) * 100.0,
+        })
+        .collect();
+    Fit {
+        constants,
+        residuals,
+        kept,
+    }
+}
+
+/// Fits the constants that tests of one kind can show; returns those that stay as they were.
+fn fit_kind(
+    rows: &[&Observation],
+    prompt: bool,
+    constants: &mut Constants,
+) -> Vec<(Constant, String)> {
+    let mut kept = Vec::new();
+    let mut columns = candidates(rows, prompt, constants, &mut kept);
+    loop {
+        let solved = solve(rows, &columns, constants);
+        // The weakest one of those that no run shows leaves; the others are judged anew without it.
+        let weakest = columns
+            .iter()
+            .zip(&solved)
+            .map(|(c, value)| (*c, largest_share(rows, *c, *value)))
+            .filter(|(_, share)| *share < IDENTIFYING_SHARE)
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((constant, share)) = weakest {
+            let share = share * 100.0;
+            let why = format!("it is at most {share:.0} % of the time of any run");
+            kept.push((constant, why));
+            columns.retain(|c| *c != constant);
+            continue;
+        }
+        let count = rows.len();
+        for (constant, seconds) in columns.iter().zip(solved) {
+            let origin = format!(
+                "fitted to {count} {}",
+                if count == 1 { "run" } else { "runs" }
+            );
+            let status = Status::Fitted;
+            constants.insert(
+                *constant,
+                Known {
+                    seconds,
+                    status,
+                    origin,
+                },
+            );
+        }
+        return kept;
+    }
+}
+
+/// Constants in the order in which they may explain the runs, those left out that no run has or others already explain.
+fn candidates(
+    rows: &[&Observation],
+    prompt: bool,
+    constants: &Constants,
+    kept: &mut Vec<(Constant, String)>,
+) -> Vec<Constant> {
+    let mut basis: Vec<Vec<f64>> = Vec::new();
+    let mut columns = Vec::new();
+    for &constant in constants.keys().filter(|c| c.is_decode() != prompt) {
+        let column = column(rows, constant);
+        let length = norm(&column);
+        if length == 0.0 {
+            kept.push((constant, "no run uses it".to_owned()));
+            continue;
+        }
+        let mut rest: Vec<f64> = column.iter().map(|v| v / length).collect();
+        for axis in &basis {
+            let along: f64 = axis.iter().zip(&rest).map(|(a, b)| a * b).sum();
+            rest.iter_mut().zip(axis).for_each(|(r, a)| *r -= along * a);
+        }
+        let independent = norm(&rest);
+        if columns.len() >= rows.len() || independent < INDEPENDENT_SHARE {
+            let why = "the runs cannot tell it from the others".to_owned();
+            kept.push((constant, why));
+            continue;
+        }
+        rest.iter_mut().for_each(|r| *r /= independent);
+        basis.push(rest);
+        columns.push(constant);
+    }
+    columns
+}
+
+/// Amounts of a constant in every run, as a share of the run's time per unit of the constant.
+fn column(rows: &[&Observation], constant: Constant) -> Vec<f64> {
+    rows.iter()
+        .map(|o| o.work.0.get(&constant).copied().unwrap_or(0.0) / o.seconds)
+        .collect()
+}
+
+fn norm(values: &[f64]) -> f64 {
+    values.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+fn largest_share(rows: &[&Observation], constant: Constant, seconds: f64) -> f64 {
+    let shares = column(rows, constant).into_iter().map(|a| a * seconds);
+    shares.fold(0.0, f64::max)
+}
+
+/// Seconds per unit of each constant in `columns`, the others as in `constants`: minimises the squared relative errors of
+/// the predicted rates, Σ (measured time ÷ predicted time − 1)², by reweighting with the last prediction.
+fn solve(rows: &[&Observation], columns: &[Constant], constants: &Constants) -> Vec<f64> {
+    let matrix: Vec<Vec<f64>> = columns.iter().map(|c| column(rows, *c)).collect();
+    let given = given(rows, columns, constants);
+    let mut weights = vec![1.0; rows.len()];
+    let mut x = Vec::new();
+    for _ in 0..REWEIGHTINGS {
+        let weighted =
+            |v: &[f64]| -> Vec<f64> { v.iter().zip(&weights).map(|(a, w)| a * w).collect() };
+        let columns: Vec<Vec<f64>> = matrix.iter().map(|c| weighted(c)).collect();
+        x = nnls(&columns, &weighted(&given));
+        for (row, weight) in weights.iter_mut().enumerate() {
+            let own: f64 = matrix.iter().zip(&x).map(|(c, x)| c[row] * x).sum();
+            let predicted = 1.0 - given[row] + own;
+            if predicted > 0.0 {
+                *weight = 1.0 / predicted;
+            }
+        }
+    }
+    x
+}
+
+/// What is left of each run's time for `columns`, as a share of it.
+fn given(rows: &[&Observation], columns: &[Constant], constants: &Constants) -> Vec<f64> {
+    rows.iter()
+        .map(|o| {
+            let other = |(c, amount): (&Constant, &f64)| match constants.get(c) {
+                Some(known) if !columns.contains(c) => known.seconds * amount,
+                _ => 0.0,
+            };
+            1.0 - o.work.0.iter().map(other).sum::<f64>() / o.seconds
+        })
+        .collect()
+}
+
+/// Non-negative least squares: x ≥ 0 that minimises ‖Σ xⱼ columnⱼ − target‖², by coordinate descent on the normal
+/// equations of unit columns (C. Lawson, R. Hanson, *Solving Least Squares Problems*, 1974, chapter 23, for the optimality
+/// conditions it ends in).
+pub fn nnls(columns: &[Vec<f64>], target: &[f64]) -> Vec<f64> {
+    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(x, y)| x * y).sum() };
+    let lengths: Vec<f64> = columns.iter().map(|c| norm(c)).collect();
+    let mut x = vec![0.0; columns.len()];
+    let mut rest = target.to_vec();
+    for _ in 0..MAX_SWEEPS {
+        let mut largest: f64 = 0.0;
+        for (j, column) in columns.iter().enumerate() {
+            let square = lengths[j] * lengths[j];
+            if square == 0.0 {
+                continue;
+            }
+            let next = (x[j] + dot(column, &rest) / square).max(0.0);
+            let step = next - x[j];
+            rest.iter_mut()
+                .zip(column)
+                .for_each(|(r, c)| *r -= step * c);
+            x[j] = next;
+            largest = largest.max(step.abs() * lengths[j]);
+        }
+        if largest < ARRIVED {
+            break;
+        }
+    }
+    x
+}
