@@ -97,9 +97,10 @@ fn fit_kind(
     prompt: bool,
     constants: &mut Constants,
 ) -> Vec<(Constant, String)> {
-    let mut kept = Vec::new();
-    let mut columns = candidates(rows, prompt, constants, &mut kept);
+    let mut unseen: Vec<(Constant, String)> = Vec::new();
     loop {
+        let mut kept = unseen.clone();
+        let columns = candidates(rows, prompt, constants, &mut kept);
         let solved = solve(rows, &columns, constants);
         // The weakest one of those that no run shows leaves; the others are judged anew without it.
         let weakest = columns
@@ -111,8 +112,7 @@ fn fit_kind(
         if let Some((constant, share)) = weakest {
             let share = share * 100.0;
             let why = format!("it is at most {share:.0} % of the time of any run");
-            kept.push((constant, why));
-            columns.retain(|c| *c != constant);
+            unseen.push((constant, why));
             continue;
         }
         let count = rows.len();
@@ -144,7 +144,9 @@ fn candidates(
 ) -> Vec<Constant> {
     let mut basis: Vec<Vec<f64>> = Vec::new();
     let mut columns = Vec::new();
-    for &constant in constants.keys().filter(|c| c.is_decode() != prompt) {
+    let given: Vec<Constant> = kept.iter().map(|(c, _)| *c).collect();
+    let of_kind = |c: &&Constant| c.is_decode() != prompt && !given.contains(*c);
+    for &constant in constants.keys().filter(of_kind) {
         let column = column(rows, constant);
         let length = norm(&column);
         if length == 0.0 {

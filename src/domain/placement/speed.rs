@@ -37,12 +37,12 @@ pub enum Constant {
     DiskRead,
     /// Multiplying on a device, seconds per floating-point operation.
     DeviceCompute(usize),
-    /// Multiplying on the CPU, seconds per floating-point operation.
-    HostCompute,
     /// Copying dense weights from RAM to a device for a micro-batch, seconds per byte.
     Upload,
     /// Likewise experts, which llama.cpp copies another way: only those that are used, and beside the computation.
     ExpertUpload,
+    /// Multiplying on the CPU, seconds per floating-point operation.
+    HostCompute,
 }
 
 impl Constant {
