@@ -1,126 +1,109 @@
-//! A model's headers as the planner sees them.
+//! The planner's view of a model from its headers: every tensor with its block and class, what each block keeps
+//! (cases C31, C32).
 
-use super::caches;
 use super::header::{Header, Tensor, Value};
+use super::hparams::{self, Blocks};
+use super::keys::Keys;
 use super::model::Model;
-use crate::domain::placement::layout::{ExpertShape, ModelLayout, TensorClass, TensorEntry};
+use super::tensor_class::{of_layer, of_model, split_layer};
+use crate::domain::placement::layout::{
+    ExpertShape, LayerShape, ModelLayout, TensorClass, TensorEntry,
+};
 use crate::domain::types::{Bytes, ModelKind};
 use crate::ports::{PortError, PortResult};
 
-impl Model {
-    /// The model as the planner sees it.
-    ///
-    /// # Errors
-    /// The file is no runnable model, or its per-layer arrays do not fit its number of layers.
-    pub fn layout(self) -> PortResult<ModelLayout> {
-        let Self { info, headers } = self;
-        let shown = info.path.display();
-        let Some(count) = info.layers.filter(|_| info.kind == ModelKind::Model) else {
-            return Err(PortError::new(format!("not a runnable model: {shown}"))
-                .hint("give a language model, not a projector or a vocabulary"));
-        };
-        let first = &headers[0];
-        let (layers, notices) =
-            caches::layers(first, &info.architecture, count).map_err(|why| {
-                PortError::new(format!("{why}: {shown}")).hint("download the file again")
-            })?;
-        let tensors: Vec<TensorEntry> =
-            headers.iter().flat_map(|h| &h.tensors).map(entry).collect();
-        let key = |name: &str| first.unsigned(&format!("{}.{name}", info.architecture));
-        let has = |name: &str| tensors.iter().any(|t| t.name == name);
-        Ok(ModelLayout {
-            embedding: key("embedding_length").unwrap_or(0),
-            vocabulary: vocabulary(first, &info.architecture, &tensors),
-            experts: key("expert_count")
-                .filter(|n| *n > 0)
-                .map(|count| ExpertShape {
-                    count,
-                    used: key("expert_used_count").unwrap_or(count).min(count),
-                    feed_forward: key("expert_feed_forward_length").unwrap_or(0),
-                }),
-            tied_embeddings: has("token_embd.weight") && !has("output.weight"),
-            layers,
-            notices,
-            tensors,
-            info,
-        })
-    }
-}
-
-fn vocabulary(first: &Header, architecture: &str, tensors: &[TensorEntry]) -> u64 {
-    let rows = |name: &str| tensors.iter().find(|t| t.name == name).map(|t| t.dims[1]);
-    let listed = match first.metadata.get("tokenizer.ggml.tokens") {
-        Some(Value::Skipped(n)) => Some(*n),
-        _ => first.unsigned(&format!("{architecture}.vocab_size")),
+/// See [`crate::ports::Models::layout`].
+pub(super) fn of(model: &Model) -> PortResult<ModelLayout> {
+    let info = &model.info;
+    let place = || format!(": {}", info.path.display());
+    let layers = info.layers.filter(|_| info.kind == ModelKind::Model);
+    let Some(layers) = layers else {
+        let text = format!("no model with layers, nothing to place{}", place());
+        return Err(PortError::new(text).hint("give the language model itself"));
     };
-    let matrix = rows("output.weight").or_else(|| rows("token_embd.weight"));
-    matrix.or(listed).unwrap_or(0)
+    let first = &model.headers[0];
+    let wrong =
+        |why: String| PortError::new(format!("{why}{}", place())).hint("download the file again");
+    let keys = Keys::new(first, &info.architecture, layers).map_err(wrong)?;
+    let mut blocks = Blocks::read(keys).map_err(wrong)?;
+    let tensors = entries(&model.headers, &info.architecture, &blocks.layers);
+    for tensor in &tensors {
+        add_width(&mut blocks.layers, tensor);
+    }
+    let named = |name: &str| tensors.iter().find(|t| t.name == name);
+    let table = named("output.weight").or(named("token_embd.weight"));
+    let tied_embeddings = named("output.weight").is_none()
+        && named("token_embd.weight").is_some()
+        && !hparams::is_encoder(&info.architecture);
+    Ok(ModelLayout {
+        embedding: keys.number("embedding_length").unwrap_or(0),
+        vocabulary: table.map_or_else(|| told_vocabulary(first, keys), |t| t.dims[1]),
+        experts: experts(keys, &tensors),
+        tied_embeddings,
+        layers: blocks.layers,
+        notices: blocks.notices,
+        tensors,
+        info: info.clone(),
+    })
 }
 
-fn entry(tensor: &Tensor) -> TensorEntry {
-    let layer = layer_of(&tensor.name);
+fn entries(headers: &[Header], architecture: &str, layers: &[LayerShape]) -> Vec<TensorEntry> {
+    let all = headers.iter().flat_map(|header| &header.tensors);
+    all.map(|tensor| entry(tensor, architecture, layers))
+        .collect()
+}
+
+fn entry(tensor: &Tensor, architecture: &str, layers: &[LayerShape]) -> TensorEntry {
+    let (number, name) = split_layer(&tensor.name);
+    let shape = number.and_then(|n| layers.get(n as usize));
+    let class = match shape {
+        Some(shape) => {
+            let linear = shape.recurrent.is_some() && shape.attention.is_none();
+            of_layer(name, linear)
+        }
+        None => of_model(&tensor.name, architecture),
+    };
     TensorEntry {
-        class: class_of(&tensor.name, layer),
-        layer,
+        name: tensor.name.clone(),
+        layer: number.filter(|_| shape.is_some()),
+        class,
         kind: tensor.kind.to_string(),
         dims: tensor.dims,
         bytes: Bytes(tensor.bytes),
-        name: tensor.name.clone(),
     }
 }
 
-/// `blk.12.attn_q.weight` → 12.
-fn layer_of(name: &str) -> Option<u32> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
-}
-
-/// The class by llama.cpp's tensor names (`LLM_TENSOR_NAMES`).
-fn class_of(name: &str, layer: Option<u32>) -> TensorClass {
-    /// Parts of names of recurrent weights: state-space, convolution, RWKV.
-    const RECURRENT: [&str; 5] = ["ssm_", "shortconv", "time_mix", "channel_mix", "kda_"];
-    if layer.is_none() {
-        return if name.starts_with("output") || name.starts_with("cls") {
-            TensorClass::Output
-        } else {
-            TensorClass::Embedding
-        };
-    }
-    let stem = name.splitn(3, '.').nth(2).unwrap_or(name);
-    let is_norm = stem.contains("norm");
-    if stem.contains("_exps") || stem.contains("_chexps") {
-        TensorClass::Experts
-    } else if RECURRENT.iter().any(|part| stem.starts_with(part)) {
-        TensorClass::Recurrent
-    } else if stem.starts_with("attn_") && stem != "attn_norm.weight" {
-        TensorClass::Attention
-    } else if stem.starts_with("ffn_") && !is_norm && !stem.starts_with("ffn_gate_inp") {
-        TensorClass::FeedForward
-    } else {
-        TensorClass::Norm
+/// The down projections say how wide the dense part and the shared experts are: the header's number stands also in
+/// files whose layers have no such part.
+fn add_width(layers: &mut [LayerShape], tensor: &TensorEntry) {
+    let (_, name) = split_layer(&tensor.name);
+    let shape = tensor.layer.and_then(|n| layers.get_mut(n as usize));
+    if let (Some(shape), "ffn_down.weight" | "ffn_down_shexp.weight") = (shape, name) {
+        shape.feed_forward = shape.feed_forward.saturating_add(tensor.dims[0]);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn told_vocabulary(header: &Header, keys: Keys<'_>) -> u64 {
+    let tokens = match header.metadata.get("tokenizer.ggml.tokens") {
+        Some(Value::Skipped(count)) => Some(*count),
+        _ => None,
+    };
+    keys.number("vocab_size").or(tokens).unwrap_or(0)
+}
 
-    #[test]
-    fn tensors_are_of_their_class_by_name() {
-        let of = |name| class_of(name, layer_of(name));
-        assert_eq!(of("token_embd.weight"), TensorClass::Embedding);
-        assert_eq!(of("output.weight"), TensorClass::Output);
-        assert_eq!(of("output_norm.weight"), TensorClass::Output);
-        assert_eq!(of("blk.3.attn_q.weight"), TensorClass::Attention);
-        assert_eq!(of("blk.3.attn_q_norm.weight"), TensorClass::Attention);
-        assert_eq!(of("blk.3.attn_norm.weight"), TensorClass::Norm);
-        assert_eq!(of("blk.3.ffn_norm.weight"), TensorClass::Norm);
-        assert_eq!(of("blk.3.ffn_gate_inp.weight"), TensorClass::Norm);
-        assert_eq!(of("blk.3.ffn_down.weight"), TensorClass::FeedForward);
-        assert_eq!(of("blk.3.ffn_down_shexp.weight"), TensorClass::FeedForward);
-        assert_eq!(of("blk.3.ffn_down_exps.weight"), TensorClass::Experts);
-        assert_eq!(of("blk.3.ssm_in.weight"), TensorClass::Recurrent);
-        assert_eq!(of("blk.3.shortconv.conv.weight"), TensorClass::Recurrent);
-        assert_eq!(layer_of("blk.12.attn_q.weight"), Some(12));
-        assert_eq!(layer_of("blk.x.attn_q.weight"), None);
-    }
+fn experts(keys: Keys<'_>, tensors: &[TensorEntry]) -> Option<ExpertShape> {
+    let count = keys.positive("expert_count")?;
+    let down = tensors
+        .iter()
+        .find(|t| t.class == TensorClass::Experts && t.name.ends_with("ffn_down_exps.weight"));
+    let told = || keys.largest("expert_feed_forward_length");
+    Some(ExpertShape {
+        count,
+        used: keys.largest("expert_used_count").unwrap_or(0).min(count),
+        feed_forward: down
+            .map(|t| t.dims[0])
+            .or_else(told)
+            .or_else(|| keys.largest("feed_forward_length"))
+            .unwrap_or(0),
+    })
 }

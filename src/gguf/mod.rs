@@ -1,9 +1,10 @@
 //! Model files: our own GGUF reader, which trusts no length, and random-weight models with real shapes
 //! (design section 8, `flux models`, `flux model synth`; cases C29 to C35).
 
-mod caches;
 mod error;
 mod header;
+mod hparams;
+mod keys;
 mod layout;
 mod list;
 mod model;
@@ -11,9 +12,11 @@ mod shapes;
 mod source;
 mod split;
 mod synth;
+mod tensor_class;
 mod tensor_type;
 mod vocabulary;
 mod weights;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +50,7 @@ impl Models for GgufModels {
     }
 
     fn layout(&self, path: &Path) -> PortResult<ModelLayout> {
-        Model::open(path)?.layout()
+        layout::of(&Model::open(path)?)
     }
 
     fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>> {

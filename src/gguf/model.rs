@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::caches;
 use super::error::{HeaderError, shown};
 use super::header::{Header, Value};
+use super::hparams::Blocks;
+use super::keys::Keys;
 use super::split::{SplitName, parts_of};
-use crate::domain::placement::layout::LayerShape;
 use crate::domain::types::{Bytes, ModelInfo, ModelKind};
 use crate::ports::{PortError, PortResult};
 
@@ -128,10 +128,9 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
     }
     let cache = match layers {
         Some(layers) if kind == ModelKind::Model => {
-            let (shapes, _) = caches::layers(first, &architecture, layers).map_err(|why| {
+            bytes_per_token_f16(first, &architecture, layers).map_err(|why| {
                 PortError::new(format!("{why}: {}", path.display())).hint("download the file again")
-            })?;
-            bytes_per_token_f16(&shapes)
+            })?
         }
         _ => None,
     };
@@ -159,19 +158,18 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
     })
 }
 
-/// KV cache bytes one more token of context takes with f16 keys and values, sliding windows in full.
-fn bytes_per_token_f16(layers: &[LayerShape]) -> Option<u64> {
+/// Bytes that one more token of context takes with f16 keys and values. Layers with a sliding window are counted in
+/// full: an upper bound.
+fn bytes_per_token_f16(
+    header: &Header,
+    architecture: &str,
+    layers: u32,
+) -> Result<Option<u64>, String> {
     /// Bytes of an f16 number.
     const F16_BYTES: u64 = 2;
-    let values = layers
-        .iter()
-        .filter_map(|l| l.attention)
-        .try_fold(0u64, |sum, c| {
-            sum.checked_add(c.keys.checked_add(c.values)?)
-        });
-    values?
-        .checked_mul(F16_BYTES)
-        .filter(|_| !layers.is_empty())
+    let blocks = Blocks::read(Keys::new(header, architecture, layers)?)?;
+    let bytes = blocks.values_per_token().saturating_mul(F16_BYTES);
+    Ok(blocks.cache_known.then_some(bytes))
 }
 
 fn kind_of(first: &Header, architecture: &str, layers: Option<u32>, bare: bool) -> ModelKind {

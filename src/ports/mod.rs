@@ -168,10 +168,10 @@ pub trait Models: Send + Sync {
     /// The file cannot be read, is no GGUF file, or is not a runnable set of parts.
     fn inspect(&self, path: &Path) -> PortResult<ModelInfo>;
 
-    /// One model as the planner sees it: every tensor, and what each layer keeps; header only.
+    /// The same model as the planner sees it: every tensor with its block and class, what each block keeps.
     ///
     /// # Errors
-    /// As `inspect`; a projector or a vocabulary.
+    /// As `inspect`, or the file is no model with layers.
     fn layout(&self, path: &Path) -> PortResult<ModelLayout>;
 
     /// Every GGUF file below `dir`, broken ones with what is wrong.
