@@ -1,6 +1,7 @@
 //! A layout added up per layer and class, so that hundreds of placements can be judged in milliseconds.
 
 use super::layout::{ModelLayout, TensorClass};
+use super::memory::row_bytes;
 use super::placement::{ContextParams, Home, Resolved};
 
 /// Bytes of an f32.
@@ -24,7 +25,7 @@ pub struct Part {
 pub struct LayerFootprint {
     parts: [Part; TensorClass::ALL.len()],
     /// Values of K and of V per token of context.
-    cache: (f64, f64),
+    cache: (u64, u64),
     window: Option<f64>,
     /// Bytes of recurrent state, read and written for each token.
     state: f64,
@@ -62,26 +63,13 @@ impl LayerFootprint {
     pub fn cache_read(&self, depth: f64, context: &ContextParams) -> f64 {
         let seen = self.window.map_or(depth, |w| depth.min(w));
         let (keys, values) = self.cache;
-        seen * (keys * value_bytes(&context.type_k) + values * value_bytes(&context.type_v))
-            + self.state * 2.0
+        let bytes = |kind: &str, values: u64| row_bytes(kind, values) as f64;
+        seen * (bytes(&context.type_k, keys) + bytes(&context.type_v, values)) + self.state * 2.0
     }
 
     /// Operations of attention for a token with `depth` tokens before it.
     pub fn attention_flops(&self, depth: f64) -> f64 {
         self.attention_flops * self.window.map_or(depth, |w| depth.min(w))
-    }
-}
-
-/// Bytes of one value of a cache type, by ggml's block sizes; f16 for a name not known.
-pub fn value_bytes(kind: &str) -> f64 {
-    match kind {
-        "f32" => F32_BYTES,
-        "q8_0" => 34.0 / 32.0,
-        "q5_1" => 24.0 / 32.0,
-        "q5_0" => 22.0 / 32.0,
-        "q4_1" => 20.0 / 32.0,
-        "q4_0" | "iq4_nl" => 18.0 / 32.0,
-        _ => 2.0,
     }
 }
 
@@ -177,7 +165,7 @@ fn shape_of(shape: &super::layout::LayerShape) -> LayerFootprint {
     let cache = shape.attention;
     LayerFootprint {
         parts: Default::default(),
-        cache: cache.map_or((0.0, 0.0), |c| (c.keys as f64, c.values as f64)),
+        cache: cache.map_or((0, 0), |c| (c.keys, c.values)),
         window: cache.and_then(|c| c.window).map(|w| w as f64),
         state: shape
             .recurrent

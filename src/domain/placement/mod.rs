@@ -12,5 +12,7 @@ pub mod flags;
 pub mod footprint;
 pub mod layout;
 pub mod learn;
+pub mod memory;
 pub mod placement;
+pub mod planner;
 pub mod speed;

@@ -171,6 +171,15 @@ impl Placement {
         }
     }
 
+    /// Where a layer's KV cache is kept.
+    pub fn cache_home(&self, layer: u32, n_layer: u32, devices: usize) -> Home {
+        if self.kv_on_host {
+            Home::Host
+        } else {
+            self.layer_home(layer, n_layer, devices)
+        }
+    }
+
     /// Does a rule take this class of this layer off its device?
     pub fn keeps_on_host(&self, layer: u32, class: TensorClass) -> bool {
         let ncmoe = class == TensorClass::Experts && layer < self.n_cpu_moe;
