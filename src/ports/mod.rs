@@ -2,6 +2,7 @@
 
 mod cancel;
 mod history;
+mod placements;
 mod servers;
 mod store;
 
@@ -20,6 +21,7 @@ use crate::domain::types::{
 
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
