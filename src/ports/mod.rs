@@ -1,5 +1,6 @@
 //! What the engine needs from the world, as traits. Adapters implement them; tests replace them.
 
+mod bandwidth;
 mod cancel;
 mod history;
 mod placements;
@@ -19,6 +20,7 @@ use crate::domain::types::{
     Timestamp,
 };
 
+pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
