@@ -9,6 +9,8 @@ use crate::bandwidth::steps::{Steps, Stop};
 
 use super::{ALIGN, Aligned, BLOCK, direct};
 
+/// A model of this share of a repetition is read itself: its repetitions are smaller, and that is still its own disk.
+const MODEL_SHARE: u64 = 4;
 /// Seconds after which a slow disk need not be written any more: what is there is read.
 const WRITE_SECS: f64 = 3.0;
 
@@ -26,7 +28,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The file at `path` where it has `size` bytes or more, all of them on the disk; else a temporary file of `size`
+    /// The file at `path` where it is large enough and all of it is on the disk; else a temporary file of `size`
     /// bytes in its folder, else in `scratch`.
     pub(crate) fn find(
         path: &Path,
@@ -75,7 +77,7 @@ impl Source {
         let file = direct::open(path)?;
         let length = file.metadata()?.len();
         let shown = path.display();
-        if length < size {
+        if length < size / MODEL_SHARE {
             return Ok(Err(format!(
                 "the model is too small to measure its disk with, a temporary file was read: {shown}"
             )));
@@ -164,5 +166,27 @@ impl Source {
     /// A failure to read, in words.
     pub(crate) fn says(&self, error: &io::Error) -> String {
         format!("it cannot be read ({error}): {}", self.place.display())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_takes_no_direct_reads_is_read_through_the_cache_and_says_so() {
+        // procfs refuses O_DIRECT.
+        let path = Path::new("/proc/self/status");
+        let source = Source::of(File::open(path).unwrap(), 10_000, path).unwrap();
+        assert_eq!(
+            source.notices,
+            [
+                "this file system does not read past the page cache, which may have helped: /proc/self/status"
+            ]
+        );
+        assert!(!source.is_direct);
+        // Whole sectors of 4096 bytes.
+        assert_eq!(source.length, 8192);
+        source.forget();
     }
 }
