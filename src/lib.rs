@@ -3,6 +3,7 @@
 //! The paper's steps by name: [`probe`] scans, [`domain::fingerprint`] keys, [`domain::search`] screens and
 //! confirms with [`domain::stats`], [`store`] persists, [`engine`] runs the jobs, [`cli`] is one reader of its events.
 
+pub mod bandwidth;
 pub mod chart;
 pub mod cli;
 pub mod config;
@@ -17,4 +18,5 @@ pub mod store;
 pub mod telemetry;
 #[cfg(feature = "gui")]
 pub mod ui;
+mod vulkan;
 pub mod wiring;

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::bandwidth::vulkan::InProcess;
+use crate::bandwidth::{Devices as _, DevicesReport, DevicesRequest, Meter};
 use crate::config::{SettingsFile, SpaceFile};
 use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
-    CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runtimes,
+    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runtimes,
 };
 use crate::probe::{FixtureProbe, MachineReader};
 use crate::runtime::bench::BenchRunner;
@@ -18,13 +20,13 @@ use crate::runtime::server::LlamaServers;
 use crate::store::SqliteStore;
 use crate::telemetry::Sensors;
 
-use vulkan_apart::VulkanApart;
+use vulkan_apart::{DevicesApart, VulkanApart};
 
 pub use crate::store::Access;
 
 mod vulkan_apart;
 
-pub use vulkan_apart::VULKAN_REPORT;
+pub use vulkan_apart::{VULKAN_BANDWIDTH, VULKAN_REPORT};
 
 /// How to open.
 #[derive(Debug, Clone)]
@@ -81,6 +83,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         models: Arc::new(GgufModels),
         store: Arc::new(store),
         telemetry: Arc::new(Sensors),
+        bandwidth: bandwidth_meter(options),
         space: Arc::new(space),
         settings: Arc::new(SettingsFile::new(&data_dir)),
         clock,
@@ -97,6 +100,23 @@ pub fn is_data_dir(dir: &Path) -> bool {
 /// What Vulkan says, asked in this process.
 pub fn vulkan_report() -> VulkanReport {
     crate::probe::vulkan::report()
+}
+
+/// What the Vulkan devices of this machine deliver, measured in this process.
+///
+/// # Errors
+/// The request is none.
+pub fn vulkan_bandwidth(request: &str) -> PortResult<DevicesReport> {
+    let request: DevicesRequest = serde_json::from_str(request)
+        .map_err(|e| PortError::caused("this is no request of another Flux", &e))?;
+    Ok(InProcess.measure(&request, &CancelToken::new()))
+}
+
+fn bandwidth_meter(options: &Options) -> Arc<dyn BandwidthMeter> {
+    match &options.flux {
+        Some(flux) => Arc::new(Meter::new(DevicesApart::new(flux.clone()))),
+        None => Arc::new(Meter::new(InProcess)),
+    }
 }
 
 fn machine_reader(options: &Options) -> Arc<dyn MachineProbe> {

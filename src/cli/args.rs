@@ -12,6 +12,9 @@ use super::values::{duration_secs, request_shape};
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
 
+/// Transfers of more than this take memory from others and measure nothing better.
+const MAX_TRANSFER_MIB: u64 = 4096;
+
 /// Finds the llama.cpp settings that are really faster on this machine, by measuring.
 #[derive(Debug, Parser)]
 #[command(name = "flux", version, propagate_version = true)]
@@ -77,6 +80,12 @@ pub enum Action {
     /// What Vulkan says, as JSON; asked by another Flux
     #[command(hide = true, name = wiring::VULKAN_REPORT)]
     VulkanReport,
+    /// What Vulkan devices deliver, as JSON; asked by another Flux
+    #[command(hide = true, name = wiring::VULKAN_BANDWIDTH)]
+    VulkanBandwidth {
+        /// The request, as JSON
+        request: String,
+    },
 }
 
 /// `flux quickstart`.
@@ -103,6 +112,18 @@ pub struct Scan {
     /// Write this machine as a fixture into DIR
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
+    /// Measure what RAM, disk and GPUs deliver, and remember it: about ten seconds
+    #[arg(long)]
+    pub bandwidth: bool,
+    /// Model, or folder of models, whose disk is measured; without it, the disk of the data folder
+    #[arg(short, long, value_name = "FILE|DIR", requires = "bandwidth")]
+    pub model: Option<PathBuf>,
+    /// Measure software renderers too
+    #[arg(long, requires = "bandwidth")]
+    pub software: bool,
+    /// MiB moved in one repetition, at most
+    #[arg(long, hide = true, value_name = "N", requires = "bandwidth", value_parser = clap::value_parser!(u64).range(1..=MAX_TRANSFER_MIB))]
+    pub transfer_mib: Option<u64>,
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,

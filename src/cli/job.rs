@@ -97,7 +97,7 @@ enum Kind {
     Tune,
     /// Measures.
     Ab,
-    /// Makes a file or a build.
+    /// Makes a file, a build, or a profile of the machine.
     Other,
 }
 
@@ -106,7 +106,10 @@ impl Kind {
         match command {
             Command::Tune(_) => Self::Tune,
             Command::Ab(_) => Self::Ab,
-            Command::Install(_) | Command::Synth(_) | Command::Serve(_) => Self::Other,
+            Command::Bandwidth(_)
+            | Command::Install(_)
+            | Command::Synth(_)
+            | Command::Serve(_) => Self::Other,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::domain::types::Backend;
-use crate::ports::{PortError, SynthRequest};
+use crate::ports::SynthRequest;
 
 use super::Ports;
 use super::job::{Ended, JobContext};
@@ -65,7 +65,7 @@ pub fn synthesise(
 }
 
 /// An adapter that was cancelled says so with an error; the protocol says so with an outcome.
-fn ended(error: PortError, context: &JobContext) -> Ended {
+pub(super) fn ended(error: impl Into<Ended>, context: &JobContext) -> Ended {
     if context.cancel.is_cancelled() {
         Ended::Cancelled {
             kept_runs: 0,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Settings, Timestamp};
 use crate::ports::{Notice, PortError, SynthRequest};
 
+use super::bandwidth::BandwidthAsked;
 use super::run::RunRequest;
 
 /// A job's number, never used twice in one process.
@@ -120,6 +121,8 @@ pub enum Command {
     Tune(TuneRequest),
     /// Compare two arms.
     Ab(AbRequest),
+    /// Measure what the machine's memories deliver.
+    Bandwidth(BandwidthAsked),
     /// Install a llama.cpp build.
     Install(Backend),
     /// Write a random-weight model.
@@ -133,7 +136,7 @@ pub enum Command {
 pub enum Occupies {
     /// Hardly.
     Nothing,
-    /// It starts llama-bench: one such job at a time, and nothing beside it.
+    /// It measures, by llama-bench or itself: one such job at a time, and nothing beside it.
     Measuring,
     /// It runs llama-server.
     Serving,
@@ -145,6 +148,7 @@ impl Command {
         match self {
             Self::Tune(_) => "tune",
             Self::Ab(_) => "ab",
+            Self::Bandwidth(_) => "bandwidth",
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
             Self::Serve(_) => "serve",
@@ -154,7 +158,7 @@ impl Command {
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {
-            Self::Tune(_) | Self::Ab(_) => Occupies::Measuring,
+            Self::Tune(_) | Self::Ab(_) | Self::Bandwidth(_) => Occupies::Measuring,
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
         }

@@ -1,6 +1,7 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+pub mod bandwidth;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
@@ -30,7 +31,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
+    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
     SettingsStore, Store, Telemetry,
 };
 
@@ -58,6 +59,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The machine's sensors.
     pub telemetry: Arc<dyn Telemetry>,
+    /// Measures what memories deliver.
+    pub bandwidth: Arc<dyn BandwidthMeter>,
     /// What may be set.
     pub space: Arc<dyn SearchSpaces>,
     /// The owner's choices in the desktop app; no job reads them.
@@ -223,6 +226,7 @@ fn dispatch(
     match command {
         Command::Tune(request) => tune::perform(&request, ports, context),
         Command::Ab(request) => ab::perform(&request, ports, context),
+        Command::Bandwidth(asked) => bandwidth::perform(&asked, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
         Command::Serve(request) => serve::perform(&request, ports, context),

@@ -3,10 +3,11 @@
 use crate::domain::doctor::is_secret;
 use crate::domain::fingerprint::{diff, fingerprint};
 use crate::domain::machine::{Gpu, gpus};
+use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::types::{FieldChange, Fingerprint, Machine, Runtime};
 use crate::ports::{Notice, NoticeLevel};
 
-use super::Ports;
+use super::{Ports, bandwidth};
 
 /// Everything a scan found out.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +24,8 @@ pub struct Scan {
     pub runtime_fingerprints: Vec<Fingerprint>,
     /// What changed since the last scan; `None` where there is none to compare with.
     pub changes: Option<Vec<FieldChange>>,
+    /// What its memories were last measured to deliver.
+    pub bandwidth: Option<BandwidthProfile>,
     /// What the user should know of the scan itself.
     pub notices: Vec<Notice>,
 }
@@ -44,7 +47,16 @@ pub fn scan(ports: &Ports) -> Scan {
         .map(|r| fingerprint(&machine, Some(r)))
         .collect();
     hide_secrets(&mut machine);
+    let bandwidth = bandwidth::stored(ports, &key).unwrap_or_else(|error| {
+        notices.push(Notice {
+            level: NoticeLevel::Info,
+            code: "no-bandwidth".to_owned(),
+            text: error.headline,
+        });
+        None
+    });
     Scan {
+        bandwidth,
         gpus: gpus(&machine),
         machine,
         runtimes,

@@ -1,7 +1,9 @@
 //! What the engine needs from the world, as traits. Adapters implement them; tests replace them.
 
+mod bandwidth;
 mod cancel;
 mod history;
+mod placements;
 mod servers;
 mod store;
 
@@ -19,8 +21,10 @@ use crate::domain::types::{
     Timestamp,
 };
 
+pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     BufferUse, Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, RawOutput, Run,
@@ -10,6 +11,7 @@ use crate::domain::types::{
 
 use super::PortResult;
 use super::history::{SessionFilter, SessionLine, SessionPage};
+use super::placements::{NewPlacement, StoredFit, StoredPlacement};
 
 /// What kind of session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,6 +244,27 @@ pub trait Store: Send + Sync {
     /// As `begin_session`.
     fn append_telemetry(&self, session: i64, readings: &[Reading]) -> PortResult<()>;
 
+    /// Appends what the memories of a machine were measured to deliver.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_bandwidth(&self, of: &Fingerprint, profile: &BandwidthProfile) -> PortResult<i64>;
+    /// Appends a placement, predicted or measured.
+    ///
+    /// # Errors
+    /// There is no such session; as `begin_session`.
+    fn append_placement(&self, placement: &NewPlacement) -> PortResult<i64>;
+    /// Appends a fit of the speed model.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_fit(
+        &self,
+        of: &Fingerprint,
+        at: Timestamp,
+        document: &serde_json::Value,
+    ) -> PortResult<i64>;
+
     /// The last remembered scan.
     ///
     /// # Errors
@@ -324,4 +347,23 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>>;
+    /// The newest bandwidth profile of the machine with this fingerprint's hash.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn bandwidth(&self, fingerprint: &str) -> PortResult<Option<BandwidthProfile>>;
+    /// Placements stored with a fingerprint's hash, of one model or of all, newest first.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn placements(
+        &self,
+        fingerprint: &str,
+        model_digest: Option<&str>,
+    ) -> PortResult<Vec<StoredPlacement>>;
+    /// Fits stored with a fingerprint's hash, newest first.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn fits(&self, fingerprint: &str) -> PortResult<Vec<StoredFit>>;
 }

@@ -5,6 +5,7 @@ mod error;
 mod history;
 mod lock;
 mod open;
+mod placements;
 mod read;
 mod rows;
 mod write;
@@ -14,13 +15,14 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
+use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
 use crate::ports::{
-    Introduction, Measuring, NewProfile, NewSession, Notice, PortError, PortResult, RunHead,
-    Session, SessionEnd, SessionFilter, SessionPage, Store, StoredRun, StoredVerdict,
+    Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice, PortError, PortResult, RunHead,
+    Session, SessionEnd, SessionFilter, SessionPage, Store, StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
@@ -176,6 +178,26 @@ impl Store for SqliteStore {
         self.write(move |tx| write::telemetry(tx, session, &readings))
     }
 
+    fn append_bandwidth(&self, of: &Fingerprint, profile: &BandwidthProfile) -> PortResult<i64> {
+        let (of, profile) = (of.clone(), profile.clone());
+        self.write(move |tx| placements::append_bandwidth(tx, &of, &profile))
+    }
+
+    fn append_placement(&self, placement: &NewPlacement) -> PortResult<i64> {
+        let placement = placement.clone();
+        self.write(move |tx| placements::append_placement(tx, &placement))
+    }
+
+    fn append_fit(
+        &self,
+        of: &Fingerprint,
+        at: Timestamp,
+        document: &serde_json::Value,
+    ) -> PortResult<i64> {
+        let (of, document) = (of.clone(), document.clone());
+        self.write(move |tx| placements::append_fit(tx, &of, at, &document))
+    }
+
     fn last_scan(&self) -> PortResult<Option<Fingerprint>> {
         self.read(read::last_scan)
     }
@@ -230,6 +252,22 @@ impl Store for SqliteStore {
 
     fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>> {
         self.read(|c| read::confirmation_of(c, profile))
+    }
+
+    fn bandwidth(&self, fingerprint: &str) -> PortResult<Option<BandwidthProfile>> {
+        self.read(|c| placements::bandwidth(c, fingerprint))
+    }
+
+    fn placements(
+        &self,
+        fingerprint: &str,
+        model_digest: Option<&str>,
+    ) -> PortResult<Vec<StoredPlacement>> {
+        self.read(|c| placements::placements(c, fingerprint, model_digest))
+    }
+
+    fn fits(&self, fingerprint: &str) -> PortResult<Vec<StoredFit>> {
+        self.read(|c| placements::fits(c, fingerprint))
     }
 }
 

@@ -23,11 +23,15 @@ pub(super) const FILE: &str = "flux.db";
 /// Held while one Flux checks, sets aside or migrates, so that two starting at once do it in turn.
 const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.
-const STEPS: &[M] = &[M::up(include_str!("schema.sql")), M::up(STEP_2)];
-const STEP_2: &str = include_str!("schema_2.sql");
+const SCRIPTS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+];
+const STEPS: &[M] = &[M::up(SCRIPTS[0]), M::up(SCRIPTS[1]), M::up(SCRIPTS[2])];
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = 2;
-const _: () = assert!(STEPS.len() == FORMAT as usize, "one step per format");
+const FORMAT: i64 = SCRIPTS.len() as i64;
+const _: () = assert!(STEPS.len() == SCRIPTS.len(), "one step per format");
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -229,25 +233,28 @@ fn reader_alone(path: &Path) -> Result<Connection, Trouble> {
         other => other?,
     };
     match format_of(&connection)? {
-        FORMAT => Ok(connection),
         // Its making was cut short: nothing was ever stored in it.
-        0 => empty(),
-        1 => {
-            read_as_format_2(&connection)?;
+        ..=0 => empty(),
+        found if found > FORMAT => Err(Trouble::Newer(found)),
+        found => {
+            for script in &SCRIPTS[found as usize..] {
+                read_beside(&connection, script)?;
+            }
             Ok(connection)
         }
-        found => Err(Trouble::Newer(found)),
     }
 }
 
-/// What format 2 adds, made beside a database that stays as it is, for this connection alone.
-fn read_as_format_2(connection: &Connection) -> Result<(), Trouble> {
+/// What a later format adds, made beside a database that stays as it is, for this connection alone.
+fn read_beside(connection: &Connection, script: &str) -> Result<(), Trouble> {
     // A temporary table cannot refer to one of the database.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "temp_store", "memory")?;
-    let mut step: String = STEP_2
+    // A table made anew hides the database's own of that name, which cannot be dropped here.
+    let skipped = ["CREATE INDEX", "DROP TABLE"];
+    let mut step: String = script
         .lines()
-        .filter(|line| !line.starts_with("CREATE INDEX"))
+        .filter(|line| !skipped.iter().any(|start| line.starts_with(start)))
         .flat_map(|line| [line, "\n"])
         .collect();
     for what in ["TABLE", "VIEW", "TRIGGER"] {

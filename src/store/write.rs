@@ -147,7 +147,8 @@ fn document(
     Ok(tx.last_insert_rowid())
 }
 
-fn fingerprint(tx: &Transaction, fingerprint: &Fingerprint) -> Result<()> {
+/// The fingerprint's row, made where there is none yet.
+pub(super) fn fingerprint(tx: &Transaction, fingerprint: &Fingerprint) -> Result<()> {
     tx.execute(
         "INSERT INTO fingerprints (hash, fields) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         params![fingerprint.hash, json(&fingerprint.fields)?],

@@ -1,61 +1,147 @@
-//! Vulkan asked in a process of its own: a driver brings tens of megabytes (Mesa's LLVM) and memory of the GPU that
+//! Vulkan asked, and its devices measured, in a process of its own: a driver brings tens of megabytes (Mesa's LLVM) and memory of the GPU that
 //! would stay in a measuring Flux, and one that crashes or hangs takes only that process with it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
+use crate::bandwidth::vulkan::InProcess;
+use crate::bandwidth::{Devices, DevicesReport, DevicesRequest};
 use crate::domain::doctor::Facts;
 use crate::domain::types::{Host, Machine, Runtime, VulkanReport, VulkanStatus};
 use crate::ports::{CancelToken, MachineProbe, PortResult};
 use crate::probe::{MachineReader, vulkan};
-use crate::runtime::process::{EndReason, Ended, Flow, Spec, run};
+use crate::runtime::process::{EndReason, Ended, Event, Flow, Spec, run};
 
 /// The word that makes `flux` print what Vulkan says, and nothing else.
 pub const VULKAN_REPORT: &str = "vulkan-report";
 
+/// The word that makes it measure the Vulkan devices, followed by the request as JSON.
+pub const VULKAN_BANDWIDTH: &str = "vulkan-bandwidth";
+
 /// A driver that starts for the first time after an update takes seconds; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
+/// As long again for the copies themselves, of which a slow card's take a second or two.
+const MEASURE_LIMIT: Duration = Duration::from_secs(40);
+
+/// A `flux` to ask.
+#[derive(Debug, Clone)]
+struct Apart(PathBuf);
+
+/// What came of asking.
+#[derive(Debug, PartialEq)]
+enum Answer<T> {
+    /// The answer.
+    Given(T),
+    /// The driver took the process down: how.
+    Broken(String),
+    /// Not a `flux`'s answer: it could not be started again, or is replaced by an update just now.
+    None,
+}
+
+impl Apart {
+    fn ask<T: DeserializeOwned>(
+        &self,
+        args: &[&str],
+        limit: Duration,
+        cancel: &CancelToken,
+    ) -> Answer<T> {
+        let mut spec = Spec::new(&self.0);
+        spec.args.extend(args.iter().map(OsString::from));
+        spec.time_limit = Some(limit);
+        // The measurement is asked every few milliseconds whether anybody still waits for it.
+        let mut watch = |_: Event| {
+            if cancel.is_cancelled() {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
+        };
+        run(&spec, cancel, &mut watch)
+            .map_or(Answer::None, |ended| read(&ended, limit))
+    }
+}
+
+/// What the process said, or how its driver failed.
+fn read<T: DeserializeOwned>(ended: &Ended, limit: Duration) -> Answer<T> {
+    match (ended.reason, ended.signal) {
+        (EndReason::TimedOut, _) => {
+            Answer::Broken(format!("it did not answer within {} s", limit.as_secs()))
+        }
+        (EndReason::Exited, Some(signal)) => {
+            Answer::Broken(format!("it crashed (signal {signal})"))
+        }
+        _ => serde_json::from_str(&ended.stdout).map_or(Answer::None, Answer::Given),
+    }
+}
+
+fn broken(how: &str) -> String {
+    format!("a Vulkan driver of this machine is broken: {how}")
+}
 
 /// This machine, its Vulkan devices read by another `flux`.
 pub(super) struct VulkanApart {
     reader: MachineReader,
-    flux: PathBuf,
+    apart: Apart,
 }
 
 impl VulkanApart {
     pub(super) fn new(flux: PathBuf) -> Self {
         Self {
             reader: MachineReader::new(),
-            flux,
+            apart: Apart(flux),
         }
     }
 
     fn report(&self) -> VulkanReport {
-        let mut spec = Spec::new(&self.flux);
-        spec.args.push(VULKAN_REPORT.into());
-        spec.time_limit = Some(LIMIT);
-        let ended = run(&spec, &CancelToken::new(), &mut |_| Flow::Continue);
-        // A `flux` that cannot be started again, or is replaced by an update just now, is no reason to see no GPU.
-        ended
-            .ok()
-            .and_then(|ended| read(&ended))
-            .unwrap_or_else(vulkan::report)
+        let never = CancelToken::new();
+        // A missing answer is no reason to see no GPU.
+        match self.apart.ask(&[VULKAN_REPORT], LIMIT, &never) {
+            Answer::Given(report) => report,
+            Answer::Broken(how) => no_driver(&how),
+            Answer::None => vulkan::report(),
+        }
     }
 }
 
-/// The report, or that the driver failed; `None` where the answer is no `flux`'s.
-fn read(ended: &Ended) -> Option<VulkanReport> {
-    let failed = match (ended.reason, ended.signal) {
-        (EndReason::TimedOut, _) => format!("it did not answer within {} s", LIMIT.as_secs()),
-        (_, Some(signal)) => format!("it crashed (signal {signal})"),
-        _ => return serde_json::from_str(&ended.stdout).ok(),
-    };
-    Some(VulkanReport {
+fn no_driver(how: &str) -> VulkanReport {
+    VulkanReport {
         status: VulkanStatus::NoDriver {
-            detail: format!("a Vulkan driver of this machine is broken: {failed}"),
+            detail: broken(how),
         },
         entries: Vec::new(),
-    })
+    }
+}
+
+/// Devices measured by another `flux`.
+pub(super) struct DevicesApart(Apart);
+
+impl DevicesApart {
+    pub(super) fn new(flux: PathBuf) -> Self {
+        Self(Apart(flux))
+    }
+}
+
+impl Devices for DevicesApart {
+    fn measure(&self, request: &DevicesRequest, cancel: &CancelToken) -> DevicesReport {
+        let Ok(asked) = serde_json::to_string(request) else {
+            return InProcess.measure(request, cancel);
+        };
+        match self
+            .0
+            .ask(&[VULKAN_BANDWIDTH, &asked], MEASURE_LIMIT, cancel)
+        {
+            _ if cancel.is_cancelled() => DevicesReport::default(),
+            Answer::Given(report) => report,
+            Answer::Broken(how) => DevicesReport {
+                paths: Vec::new(),
+                notices: vec![format!("no GPU was measured: {}", broken(&how))],
+            },
+            Answer::None => InProcess.measure(request, cancel),
+        }
+    }
 }
 
 impl MachineProbe for VulkanApart {
@@ -91,6 +177,10 @@ mod tests {
         }
     }
 
+    fn said<T: DeserializeOwned>(ended: &Ended) -> Answer<T> {
+        read(ended, LIMIT)
+    }
+
     #[test]
     fn a_report_crosses_unchanged() {
         let report = VulkanReport {
@@ -100,12 +190,15 @@ mod tests {
             entries: Vec::new(),
         };
         let text = serde_json::to_string(&report).unwrap();
-        assert_eq!(read(&ended(EndReason::Exited, None, &text)), Some(report));
+        assert_eq!(
+            said(&ended(EndReason::Exited, None, &text)),
+            Answer::Given(report)
+        );
     }
 
     #[test]
     fn a_driver_that_crashes_or_hangs_is_no_driver_and_says_so() {
-        for (reason, signal, said) in [
+        for (reason, signal, how) in [
             (EndReason::Exited, Some(11), "it crashed (signal 11)"),
             (
                 EndReason::TimedOut,
@@ -113,19 +206,42 @@ mod tests {
                 "it did not answer within 20 s",
             ),
         ] {
-            let report = read(&ended(reason, signal, "")).unwrap();
-            let VulkanStatus::NoDriver { detail } = report.status else {
-                panic!("{:?}", report.status)
+            let Answer::Broken(found) = said::<VulkanReport>(&ended(reason, signal, "")) else {
+                panic!("{reason:?}")
             };
-            assert!(detail.ends_with(said), "{detail}");
+            assert_eq!(found, how);
+            let VulkanStatus::NoDriver { detail } = no_driver(&found).status else {
+                panic!("{found}")
+            };
+            assert!(detail.ends_with(how), "{detail}");
         }
     }
 
     #[test]
     fn another_programs_answer_is_none() {
+        let other = ended(EndReason::Exited, None, "running 0 tests");
+        assert_eq!(said::<VulkanReport>(&other), Answer::None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_driver_that_crashes_under_the_measurement_is_a_notice() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let flux = dir.path().join("flux");
+        std::fs::write(&flux, "#!/bin/sh\nkill -SEGV $$\n").unwrap();
+        std::fs::set_permissions(&flux, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let request = DevicesRequest {
+            software: false,
+            size: crate::domain::types::Bytes(1 << 20),
+        };
+        let report = DevicesApart::new(flux).measure(&request, &CancelToken::new());
+        assert_eq!(report.paths, []);
         assert_eq!(
-            read(&ended(EndReason::Exited, None, "running 0 tests")),
-            None
+            report.notices,
+            [
+                "no GPU was measured: a Vulkan driver of this machine is broken: it crashed (signal 11)"
+            ]
         );
     }
 }

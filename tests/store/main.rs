@@ -3,6 +3,7 @@
 
 mod damage;
 mod history;
+mod placements;
 mod processes;
 mod sample;
 
@@ -238,12 +239,13 @@ fn evidence_is_never_changed() {
         .execute_batch(
             "INSERT INTO session_marks (session, at, deleted) VALUES (1, 0, 0);
              INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 0, 'amdgpu', 'power_w', 87.0);
-             INSERT INTO placements (session, document) VALUES (1, '{}');
+             INSERT INTO placements (at, fingerprint, model_digest, document) SELECT 0, hash, 'm', '{}' FROM fingerprints;
+             INSERT INTO bandwidths (fingerprint, measured_at, document) SELECT hash, 0, '{}' FROM fingerprints;
              INSERT INTO fits (fingerprint, created_at, document) SELECT hash, 0, '{}' FROM fingerprints;",
         )
         .unwrap();
     let mut tables = tables(&shell);
-    assert_eq!(tables.len(), 20);
+    assert_eq!(tables.len(), 21);
     // Counted from the others: no evidence.
     tables.retain(|table| table != "session_totals");
     for table in tables {
@@ -313,7 +315,7 @@ fn many_may_open_a_new_folder_at_once() {
 /// Every row of every table of format 1.
 fn rows(path: &Path) -> Vec<String> {
     let shell = Connection::open(path).unwrap();
-    let later = ["session_marks", "session_totals"];
+    let later = ["session_marks", "session_totals", "bandwidths"];
     let mut rows = Vec::new();
     for table in tables(&shell) {
         if later.contains(&table.as_str()) {
@@ -357,9 +359,29 @@ fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
     assert_filled(&store, &ids);
     // Two valid runs of three and one repetitions.
     assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
-    assert_eq!((version(), rows(&path)), (2, before));
+    assert_eq!((version(), rows(&path)), (3, before));
     store.set_deleted(1, true, Timestamp(1)).unwrap();
     assert_eq!(store.profiles().unwrap(), []);
     store.set_deleted(1, false, Timestamp(2)).unwrap();
     assert_filled(&store, &ids);
+}
+
+#[test]
+fn a_database_of_format_2_is_brought_to_today_s_without_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flux.db");
+    v2(&path);
+    let before = rows(&path);
+    let store = measuring(dir.path());
+    assert_filled(
+        &store,
+        &Filled {
+            session: 1,
+            runs: vec![1, 2, 3, 4, 5],
+            verdict: 1,
+            profile: 1,
+        },
+    );
+    assert_eq!(rows(&path), before);
+    placements::round_trip(&store);
 }

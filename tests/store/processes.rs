@@ -147,6 +147,10 @@ fn look_at_read_only(dir: &Path) {
     let sessions = usize::from(dir.join("flux.db").exists());
     assert_eq!(store.sessions(10).unwrap().len(), sessions);
     assert_eq!(store.profiles().unwrap().len(), sessions);
+    let hash = &new_session().fingerprint.hash;
+    assert_eq!(store.bandwidth(hash).unwrap(), None);
+    assert_eq!(store.placements(hash, None).unwrap(), []);
+    assert_eq!(store.fits(hash).unwrap(), []);
     let page = page(&store, &SessionFilter::default());
     assert_eq!(
         (page.total, page.samples),
@@ -172,18 +176,20 @@ fn a_read_only_folder_can_be_looked_at() {
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let exe = dir.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    let [full, old, empty] = ["full", "old", "empty"].map(|name| dir.path().join(name));
+    let [full, old, second, empty] = ["full", "old", "second", "empty"].map(|name| dir.path().join(name));
     fill(&measuring(&full));
     // It cannot be brought to today's format there, and is read as if it were.
     fs::create_dir(&old).unwrap();
     fs::copy(v1(), old.join("flux.db")).unwrap();
+    fs::create_dir(&second).unwrap();
+    v2(&second.join("flux.db"));
     // As on a medium made read-only from the start: no lock files either.
     fs::remove_file(full.join("open.lock")).unwrap();
     fs::create_dir(&empty).unwrap();
-    for path in [&full, &old, &empty, &exe, &dir.path().to_path_buf()] {
+    for path in [&full, &old, &second, &empty, &exe, &dir.path().to_path_buf()] {
         allow(path, 0o555);
     }
-    for folder in [&full, &old, &empty] {
+    for folder in [&full, &old, &second, &empty] {
         let mut command = child(
             &exe,
             "processes::a_read_only_folder_can_be_looked_at",
@@ -199,7 +205,7 @@ fn a_read_only_folder_can_be_looked_at() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    for path in [&full, &old, &empty, &dir.path().to_path_buf()] {
+    for path in [&full, &old, &second, &empty, &dir.path().to_path_buf()] {
         allow(path, 0o755);
     }
 }

@@ -17,6 +17,16 @@ pub fn v1() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store/v1.db")
 }
 
+/// Makes a database of format 2 at `path`: the one of format 1, brought there by the step that was released.
+pub fn v2(path: &Path) {
+    std::fs::copy(v1(), path).unwrap();
+    let shell = rusqlite::Connection::open(path).unwrap();
+    shell
+        .execute_batch(include_str!("../../src/store/schema_2.sql"))
+        .unwrap();
+    shell.pragma_update(None, "user_version", 2).unwrap();
+}
+
 pub fn measuring(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, Access::Measure).unwrap()
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flux::config::{SettingsFile, SpaceFile};
 use flux::domain::doctor::Facts;
+use flux::domain::placement::bandwidth::BandwidthProfile;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
     Backend, Failure, FailureClass, Host, Machine, RawOutput, Run, RunOutcome, RunProgress,
@@ -18,6 +19,7 @@ use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneReque
 use flux::engine::{Engine, Ports};
 use flux::gguf::GgufModels;
 use flux::ports::{
+    BandwidthMeter, BandwidthProgress, BandwidthRequest,
     CancelToken, Clock, InstallProgress, MachineProbe, PortError, PortResult, Runner, Runtimes,
     SynthRequest, Telemetry, TelemetrySource,
 };
@@ -224,6 +226,22 @@ impl MachineProbe for AsIfReal {
 }
 
 /// One sensor of the host, always at 7.
+struct FixedBandwidth;
+
+impl BandwidthMeter for FixedBandwidth {
+    fn measure(
+        &self,
+        request: &BandwidthRequest,
+        _: &CancelToken,
+        _: &mut dyn FnMut(BandwidthProgress),
+    ) -> PortResult<BandwidthProfile> {
+        Ok(BandwidthProfile {
+            measured_at: request.at,
+            ..BandwidthProfile::default()
+        })
+    }
+}
+
 struct OneSensor;
 
 impl Telemetry for OneSensor {
@@ -338,6 +356,7 @@ impl Desk {
             models: Arc::new(GgufModels),
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
+            bandwidth: Arc::new(FixedBandwidth),
             space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),

@@ -43,6 +43,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Report(args) => report::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
+        Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
     }
 }

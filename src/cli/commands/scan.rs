@@ -6,22 +6,33 @@ use serde_json::{Value, json};
 
 use crate::cli::args;
 use crate::cli::error::CliResult;
+use crate::cli::job::Jobs;
 use crate::cli::output::Output;
 use crate::cli::render::scan::full;
 use crate::domain::text::clean;
-use crate::domain::types::Fingerprint;
+use crate::domain::placement::bandwidth::BandwidthProfile;
+use crate::domain::types::{Bytes, Fingerprint};
 use crate::engine::Ports;
+use crate::engine::bandwidth::BandwidthAsked;
+use crate::engine::message::Command;
 use crate::engine::scan::{Scan, scan};
 
 use super::open::Place;
 
-/// Scans, exports where asked, prints.
+/// Measures and exports where asked, scans, prints.
 ///
 /// # Errors
-/// The export cannot be written; the database is of a newer Flux.
+/// The export cannot be written; bandwidths cannot be measured; the database is of a newer Flux.
 pub fn run(args: &args::Scan, place: &Place, output: &Output) -> CliResult {
     let ports = place.look_as(&args.machine, output)?;
-    let scan = scan(&ports);
+    let measured = if args.bandwidth {
+        Some(measure(args, &ports, output)?)
+    } else {
+        None
+    };
+    let mut scan = scan(&ports);
+    // A folder that is full keeps nothing; what was measured is shown all the same.
+    scan.bandwidth = measured.or(scan.bandwidth);
     for notice in &scan.notices {
         output.notice(notice);
     }
@@ -29,6 +40,18 @@ pub fn run(args: &args::Scan, place: &Place, output: &Output) -> CliResult {
         export(&scan, dir, &ports, output)?;
     }
     output.print_either(&document(&scan), || full(&scan, output.style))
+}
+
+fn measure(args: &args::Scan, ports: &Ports, output: &Output) -> CliResult<BandwidthProfile> {
+    let usual = BandwidthAsked::default();
+    let asked = BandwidthAsked {
+        disk: args.model.clone(),
+        software: args.software,
+        size: args.transfer_mib.map_or(usual.size, Bytes::mib),
+    };
+    let mut jobs = Jobs::start(ports.clone())?;
+    let profile = jobs.run(Command::Bandwidth(asked), output)?;
+    Ok(serde_json::from_value(profile)?)
 }
 
 fn export(scan: &Scan, dir: &Path, ports: &Ports, output: &Output) -> CliResult {
@@ -51,6 +74,7 @@ fn document(scan: &Scan) -> Value {
         "runtimes": scan.runtimes,
         "fingerprint": { "hash": scan.fingerprint.hash, "fields": fields(&scan.fingerprint) },
         "runtime_fingerprints": with_runtime,
+        "bandwidth": scan.bandwidth,
         "changes": scan.changes,
     })
 }

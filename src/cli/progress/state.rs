@@ -69,6 +69,7 @@ impl State {
     fn stage_words(&self) -> String {
         if self.stage.is_empty() {
             return match self.job_kind.as_str() {
+                "bandwidth" => "Measuring bandwidths".to_owned(),
                 "install" => "Installing llama.cpp".to_owned(),
                 "synth" => "Writing the model".to_owned(),
                 "serve" => "Loading the model".to_owned(),

@@ -1,5 +1,6 @@
 //! Results as text for people. Everything here is pure: documents in, text out.
 
+mod bandwidth;
 pub mod comparison;
 pub mod doctor;
 pub mod explain;

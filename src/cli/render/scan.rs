@@ -27,6 +27,9 @@ pub fn full(scan: &Scan, style: Style) -> String {
     sections.push(telemetry(&scan.machine.telemetry, style));
     sections.push(inherited(&scan.machine, style));
     sections.push(runtimes(scan, style));
+    if let Some(bandwidth) = &scan.bandwidth {
+        sections.push(super::bandwidth::profile(bandwidth, style));
+    }
     sections.push(fingerprint(scan, style));
     sections.retain(|section| !section.is_empty());
     sections.join("\n")
@@ -252,6 +255,7 @@ mod tests {
                 old: Some("22.20".to_owned()),
                 new: None,
             }]),
+            bandwidth: None,
             notices: vec![],
         }
     }

@@ -40,13 +40,7 @@ pub struct Bandwidth {
 impl Bandwidth {
     /// Median of the repetitions, bytes per second: one hiccup of the system does not move it.
     pub fn median(&self) -> f64 {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        match sorted.len() {
-            0 => f64::NAN,
-            n if n % 2 == 1 => sorted[n / 2],
-            n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
-        }
+        median(self.samples.iter().copied())
     }
 
     /// Slowest and fastest repetition, bytes per second.
@@ -57,10 +51,21 @@ impl Bandwidth {
     }
 }
 
+/// NaN without values.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
 /// Reading weights from the disk while they are used: double-buffered reads against a consumer thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Streaming {
-    /// Seconds the reader alone took.
+    /// Seconds the reader alone took, the median of the repetitions as the two below.
     pub read_secs: f64,
     /// Seconds the consumer alone took.
     pub consume_secs: f64,
@@ -68,9 +73,24 @@ pub struct Streaming {
     pub together_secs: f64,
     /// Bytes streamed.
     pub bytes: u64,
+    /// The three times of every repetition, in that order; none is dropped.
+    #[serde(default)]
+    pub samples: Vec<[f64; 3]>,
 }
 
 impl Streaming {
+    /// The medians of repetitions that streamed `bytes` each.
+    pub fn of(bytes: u64, samples: Vec<[f64; 3]>) -> Self {
+        let at = |which: usize| median(samples.iter().map(|s| s[which]));
+        Self {
+            read_secs: at(0),
+            consume_secs: at(1),
+            together_secs: at(2),
+            bytes,
+            samples,
+        }
+    }
+
     /// Share of the shorter of the two that ran hidden behind the other: 1 is perfect overlap, 0 none.
     pub fn hidden(&self) -> f64 {
         let shorter = self.read_secs.min(self.consume_secs);
@@ -109,5 +129,58 @@ impl BandwidthProfile {
     pub fn get(&self, path: Path, device: Option<&str>) -> Option<&Bandwidth> {
         let of = |b: &&Bandwidth| b.path == path && b.device.as_deref() == device;
         self.paths.iter().find(of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bandwidth(samples: &[f64]) -> Bandwidth {
+        Bandwidth {
+            path: Path::RamRead,
+            device: None,
+            samples: samples.to_vec(),
+            bytes: 1,
+            threads: 2,
+        }
+    }
+
+    #[test]
+    fn the_median_is_the_middle_and_the_range_the_ends() {
+        let odd = bandwidth(&[19.0, 3.0, 20.0]);
+        assert_eq!((odd.median(), odd.range()), (19.0, (3.0, 20.0)));
+        assert_eq!(bandwidth(&[19.0, 3.0, 20.0, 18.0]).median(), 18.5);
+        assert!(bandwidth(&[]).median().is_nan());
+    }
+
+    /// 1.04 GB that take 2 s to read at 0.52 GB/s and 1 s to use: of that second 88 % ran behind the reader when both
+    /// took 2 + 1 − 0.88 = 2.12 s together.
+    #[test]
+    fn hidden_is_the_share_of_the_shorter_task_that_cost_nothing() {
+        let streaming = |together| Streaming::of(1_040_000_000, vec![[2.0, 1.0, together]]);
+        assert!((streaming(2.12).hidden() - 0.88).abs() < 1e-12);
+        assert_eq!(streaming(2.0).hidden(), 1.0);
+        assert_eq!(streaming(3.0).hidden(), 0.0);
+        // Worse than one after the other is no overlap, and better than the longer one alone is noise.
+        assert_eq!(streaming(3.5).hidden(), 0.0);
+        assert_eq!(streaming(1.9).hidden(), 1.0);
+        // Half a gigabyte per token, one of 1.04 GB in 2 s.
+        assert!((streaming(2.0).tokens_per_sec_bound(520_000_000) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_repetition_that_stumbled_does_not_move_the_streaming() {
+        let streaming = Streaming::of(
+            10,
+            vec![[1.0, 0.5, 1.1], [9.0, 0.4, 1.0], [1.2, 7.0, 8.0]],
+        );
+        let medians = [
+            streaming.read_secs,
+            streaming.consume_secs,
+            streaming.together_secs,
+        ];
+        assert_eq!(medians, [1.2, 0.5, 1.1]);
+        assert_eq!(streaming.samples.len(), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! Words for people, the same in every reader: harmless names, numbers with their honest digits, spans of time,
 //! settings, comparisons and results in sentences.
 
+mod bandwidth;
 mod comparison;
 mod history;
 mod result;
@@ -9,6 +10,7 @@ mod shell;
 
 use crate::domain::types::Timestamp;
 
+pub use bandwidth::{bandwidth_words, path_words, streaming_words};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};

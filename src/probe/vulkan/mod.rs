@@ -3,10 +3,8 @@
 //! No loader and no driver are states of the report, not errors. All unsafe calls are in `raw`.
 
 mod decode;
-mod quiet;
 mod raw;
 
-use std::ffi::CStr;
 use std::fmt::Write as _;
 
 use ash::vk;
@@ -16,11 +14,13 @@ use crate::domain::types::{
     VulkanReport, VulkanStatus,
 };
 
-use raw::{OpenError, RawDevice, Vulkan};
+use crate::vulkan::{OpenError, QuietStdout, Vulkan, text};
+
+use raw::RawDevice;
 
 /// Everything Vulkan says of this machine. The instance is gone when this returns.
 pub fn report() -> VulkanReport {
-    let _quiet = quiet::QuietStdout::begin();
+    let _quiet = QuietStdout::begin();
     let empty = |status| VulkanReport {
         status,
         entries: Vec::new(),
@@ -164,9 +164,4 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-fn text(c: Option<&CStr>) -> String {
-    c.map(|c| c.to_string_lossy().into_owned())
-        .unwrap_or_default()
 }

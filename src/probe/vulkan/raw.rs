@@ -1,4 +1,4 @@
-//! Every unsafe Vulkan call, behind a safe API: an instance that destroys itself, and devices as plain data.
+//! Every unsafe query of a device, behind a safe API: devices as plain data.
 //!
 //! A structure is chained only when the device has the extension or the version that defines it.
 
@@ -7,22 +7,7 @@ use std::ffi::{CStr, c_void};
 
 use ash::vk;
 
-/// Why there is no instance.
-pub(super) enum OpenError {
-    /// No loader library.
-    NoLoader(String),
-    /// The loader found no driver to make an instance with.
-    NoDriver(String),
-}
-
-/// A Vulkan instance without layers of its own; destroyed when dropped, before the loader is unloaded.
-pub(super) struct Vulkan {
-    instance: ash::Instance,
-    /// What the loader supports.
-    pub(super) version: u32,
-    /// Keeps the loader's library mapped while `instance` lives.
-    _entry: ash::Entry,
-}
+use crate::vulkan::{Vulkan, extension_names, text};
 
 /// One physical device as plain data.
 pub(super) struct RawDevice {
@@ -90,51 +75,6 @@ impl<const N: usize> BoolFeatures<N> {
 unsafe impl<const N: usize> vk::ExtendsPhysicalDeviceFeatures2 for BoolFeatures<N> {}
 
 impl Vulkan {
-    /// Loads the loader and makes an instance.
-    #[expect(unsafe_code, reason = "the loader is a C library")]
-    pub(super) fn open() -> Result<Self, OpenError> {
-        // SAFETY: loading runs the library's initialisers; it is the system's Vulkan loader.
-        let entry =
-            unsafe { ash::Entry::load() }.map_err(|e| OpenError::NoLoader(e.to_string()))?;
-        // SAFETY: no preconditions.
-        let version = unsafe { entry.try_enumerate_instance_version() }
-            .ok()
-            .flatten()
-            .unwrap_or(vk::API_VERSION_1_0);
-        let application = vk::ApplicationInfo::default()
-            .application_name(c"flux")
-            // A 1.0 loader refuses any other number.
-            .api_version(if version >= vk::API_VERSION_1_1 {
-                vk::API_VERSION_1_3
-            } else {
-                vk::API_VERSION_1_0
-            });
-        // MoltenVK is listed only to those who ask for non-conformant devices.
-        let portability = vk::KHR_PORTABILITY_ENUMERATION_NAME;
-        let extensions = if cfg!(target_os = "macos") && has_extension(&entry, portability) {
-            vec![portability.as_ptr()]
-        } else {
-            Vec::new()
-        };
-        let flags = if extensions.is_empty() {
-            vk::InstanceCreateFlags::empty()
-        } else {
-            vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR
-        };
-        let info = vk::InstanceCreateInfo::default()
-            .application_info(&application)
-            .enabled_extension_names(&extensions)
-            .flags(flags);
-        // SAFETY: `info` and all it points to live until the call returns; the instance is destroyed in `drop`.
-        let instance = unsafe { entry.create_instance(&info, None) }
-            .map_err(|e| OpenError::NoDriver(format!("vkCreateInstance: {e}")))?;
-        Ok(Self {
-            instance,
-            version,
-            _entry: entry,
-        })
-    }
-
     /// Every physical device, in Vulkan's order.
     #[expect(unsafe_code, reason = "Vulkan calls")]
     pub(super) fn devices(&self) -> Result<Vec<RawDevice>, String> {
@@ -156,7 +96,7 @@ impl Vulkan {
                 vk.enumerate_device_extension_properties(handle),
             )
         };
-        let extensions = names(&listed.unwrap_or_default());
+        let extensions = extension_names(&listed.unwrap_or_default());
         let can = Can {
             version: properties.api_version.min(self.version),
             extensions,
@@ -306,14 +246,6 @@ impl Vulkan {
     }
 }
 
-impl Drop for Vulkan {
-    #[expect(unsafe_code, reason = "the end of the instance")]
-    fn drop(&mut self) {
-        // SAFETY: nothing made from the instance outlives this value, and it is destroyed once.
-        unsafe { self.instance.destroy_instance(None) };
-    }
-}
-
 /// What one device defines.
 struct Can {
     version: u32,
@@ -328,23 +260,4 @@ impl Can {
     fn query(&self, since: u32, name: &CStr) -> bool {
         self.version >= since || self.extension(name)
     }
-}
-
-fn names(list: &[vk::ExtensionProperties]) -> BTreeSet<String> {
-    list.iter()
-        .map(|e| text(e.extension_name_as_c_str().ok()))
-        .collect()
-}
-
-#[expect(unsafe_code, reason = "Vulkan calls")]
-fn has_extension(entry: &ash::Entry, name: &CStr) -> bool {
-    // SAFETY: no layer name is given; no other preconditions.
-    let listed = unsafe { entry.enumerate_instance_extension_properties(None) };
-    let wanted = text(Some(name));
-    listed.is_ok_and(|list| names(&list).contains(&wanted))
-}
-
-fn text(c: Option<&CStr>) -> String {
-    c.map(|c| c.to_string_lossy().into_owned())
-        .unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //! to this process's stdout goes to stderr instead.
 
 /// Undoes the redirection when dropped.
-pub(super) struct QuietStdout {
+pub(crate) struct QuietStdout {
     #[cfg(unix)]
     saved: Option<rustix::fd::OwnedFd>,
 }
@@ -10,7 +10,7 @@ pub(super) struct QuietStdout {
 impl QuietStdout {
     /// Redirects; does nothing where the system refuses (a closed stdout needs no guarding).
     #[cfg(unix)]
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let saved = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 0)
             .ok()
             .filter(|_| rustix::stdio::dup2_stdout(rustix::stdio::stderr()).is_ok());
@@ -19,7 +19,7 @@ impl QuietStdout {
 
     /// Only Unix drivers have been seen to print.
     #[cfg(not(unix))]
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self {}
     }
 }
