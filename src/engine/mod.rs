@@ -10,6 +10,7 @@ mod job;
 mod measure;
 pub mod message;
 pub mod models;
+pub mod plan;
 pub mod prepare;
 pub mod profiles;
 pub mod quick;
@@ -18,6 +19,7 @@ pub mod resume;
 pub mod run;
 pub mod scan;
 pub mod serve;
+pub mod settings;
 pub mod telemetry;
 pub mod tune;
 
@@ -31,8 +33,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
-    SettingsStore, Store, Telemetry,
+    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes,
+    SearchSpaces, Servers, SettingsStore, Store, Telemetry,
 };
 
 use job::JobContext;

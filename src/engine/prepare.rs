@@ -416,7 +416,7 @@ fn by_pci<'r>(wanted: &str, runtime: &'r Runtime, gpus: &[Gpu]) -> Option<&'r Ru
 }
 
 /// The scanned GPU behind a runtime's device: the same name, else the only usable one.
-fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
+pub(super) fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
     let same_name = |g: &&Gpu| {
         g.name == device.name || g.preferred.as_ref().is_some_and(|e| e.name == device.name)
     };

@@ -124,8 +124,13 @@ fn same_model(record: &Value, layout: &ModelLayout) -> Result<(), String> {
     ))
 }
 
+/// Is a record of this model?
+pub fn is_of(record: &Value, layout: &ModelLayout) -> bool {
+    same_model(record, layout).is_ok()
+}
+
 /// The context a record was made with.
-fn context(record: &Value) -> ContextParams {
+pub fn context(record: &Value) -> ContextParams {
     let stock = ContextParams::default();
     let count = |field: &str, stock: u64| {
         let said = number(record, field).and_then(|n| u64::try_from(n).ok());

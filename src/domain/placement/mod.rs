@@ -16,3 +16,4 @@ pub mod memory;
 pub mod placement;
 pub mod planner;
 pub mod speed;
+pub mod words;

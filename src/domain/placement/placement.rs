@@ -220,7 +220,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// `0-11,36-47`.
+/// `0-11.36-47`: a comma or a space would end the word.
 pub fn ranges(layers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &layer in layers {
@@ -239,7 +239,7 @@ pub fn ranges(layers: &[u32]) -> String {
             }
         })
         .collect();
-    text.join(",")
+    text.join(".")
 }
 
 /// A placement with every home looked up, for the loops that judge hundreds of them.

@@ -111,7 +111,6 @@ enum Kind {
     Resident,
     Layers,
     Class,
-    Cpu,
 }
 
 /// What a placement takes of one memory, in the quick estimate.
@@ -483,7 +482,6 @@ impl<'a> Planner<'a> {
                 }],
                 ..Placement::layers(n + 1)
             },
-            Kind::Cpu => Placement::cpu_only(),
         };
         if self.devices() > 1 {
             placement.tensor_split = vec![1.0; self.devices()];

@@ -1,0 +1,177 @@
+//! A placement in words: `ngl=24 ncmoe=8 ub=1024`, as `--predict` reads it and as a setting keeps it.
+
+use std::fmt;
+
+use super::layout::TensorClass;
+use super::placement::{ContextParams, HostTensors, Placement};
+
+/// llama.cpp's own fitting instead of a placement of ours.
+pub const FIT: &str = "fit";
+
+/// A placement with the context it is for, and the test lengths where they were given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Words {
+    /// Placement.
+    pub placement: Placement,
+    /// Context.
+    pub context: ContextParams,
+    /// Tokens of the prompt test (`p=`).
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of the generation test (`n=`).
+    pub generated_tokens: Option<u32>,
+    /// Tokens in the context before either (`d=`).
+    pub depth: Option<u32>,
+}
+
+/// Reads words into a placement; what is not named is as in `context`.
+///
+/// # Errors
+/// A word that is none, or a value that is no number where one is needed; a sentence without a full stop.
+pub fn parse(text: &str, context: &ContextParams) -> Result<Words, String> {
+    let mut words = Words {
+        placement: Placement::default(),
+        context: context.clone(),
+        prompt_tokens: None,
+        generated_tokens: None,
+        depth: None,
+    };
+    for word in text
+        .split([' ', ','])
+        .filter(|w| !w.is_empty() && *w != "stock")
+    {
+        let (key, value) = word.split_once('=').ok_or_else(|| {
+            format!("{word:?} is no part of a placement: write ngl=24 or ncmoe=8")
+        })?;
+        words.set(key, value)?;
+    }
+    Ok(words)
+}
+
+impl Words {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let count = || whole::<u32>(key, value);
+        let size = || whole::<u64>(key, value);
+        match key {
+            // llama.cpp's own "all" is a negative number.
+            "ngl" if value == "-1" || value == "all" => self.placement.n_gpu_layers = None,
+            "ngl" => self.placement.n_gpu_layers = Some(count()?),
+            "ncmoe" => self.placement.n_cpu_moe = count()?,
+            "ffn" => self.keep(TensorClass::FeedForward, value)?,
+            "experts" => self.keep(TensorClass::Experts, value)?,
+            "nkvo" => self.placement.kv_on_host = count()? != 0,
+            "ts" => {
+                let shares: Result<Vec<f64>, _> = value.split('/').map(str::parse).collect();
+                self.placement.tensor_split =
+                    shares.map_err(|_| format!("ts={value}: write shares like ts=20/17"))?;
+            }
+            "ub" => {
+                self.context.micro_batch = size()?.max(1);
+                self.context.batch = self.context.batch.max(self.context.micro_batch);
+            }
+            "b" => self.context.batch = size()?.max(1),
+            "c" => self.context.context = size()?.max(1),
+            "ctk" => value.clone_into(&mut self.context.type_k),
+            "ctv" => value.clone_into(&mut self.context.type_v),
+            "p" => self.prompt_tokens = Some(count()?),
+            "n" => self.generated_tokens = Some(count()?),
+            "d" => self.depth = Some(count()?),
+            _ => {
+                return Err(format!(
+                    "{key} is not known in a placement; known: ngl, ncmoe, experts, ffn, ts, nkvo, ub, b, c, ctk, ctv, p, n, d"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// `0-11.36-47`: layers and ranges of layers.
+    fn keep(&mut self, class: TensorClass, value: &str) -> Result<(), String> {
+        let wrong = || format!("{value}: write layers like 0-11.36-47");
+        let mut layers = Vec::new();
+        for range in value.split(['.', '+']) {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            let (from, to): (u32, u32) = (
+                from.parse().map_err(|_| wrong())?,
+                to.parse().map_err(|_| wrong())?,
+            );
+            if to < from || to - from > MAX_LAYERS {
+                return Err(wrong());
+            }
+            layers.extend(from..=to);
+        }
+        self.placement
+            .host_tensors
+            .push(HostTensors { class, layers });
+        Ok(())
+    }
+}
+
+/// More layers than any model has; a typing error must not fill memory.
+const MAX_LAYERS: u32 = 100_000;
+
+fn whole<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{key}={value}: a whole number is needed"))
+}
+
+/// The words that [`parse`] reads back: placement, micro-batch and cache types.
+#[derive(Debug, Clone, Copy)]
+pub struct Spoken<'a>(pub &'a Placement, pub &'a ContextParams);
+
+impl fmt::Display for Spoken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(placement, context) = self;
+        let mut text = placement.to_string();
+        for (key, value) in [("ctk", &context.type_k), ("ctv", &context.type_v)] {
+            if value != "f16" {
+                text = format!("{text} {key}={value}");
+            }
+        }
+        f.pad(&format!("{text} ub={}", context.micro_batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_said_alike() {
+        let stock = ContextParams::default();
+        for text in [
+            "ngl=24 ub=512",
+            "ngl=49 ncmoe=8 ub=2048",
+            "ngl=49 experts=12-23.36-47 ts=25/24 ctk=q8_0 ctv=q8_0 ub=512",
+            "ngl=37 ffn=0-5.7 nkvo=1 ub=128",
+        ] {
+            let read = parse(text, &stock).unwrap();
+            assert_eq!(Spoken(&read.placement, &read.context).to_string(), text);
+        }
+        let read = parse("ngl=24,p=128 n=32 d=4096", &stock).unwrap();
+        assert_eq!(read.placement.n_gpu_layers, Some(24));
+        assert_eq!(
+            (read.prompt_tokens, read.generated_tokens),
+            (Some(128), Some(32))
+        );
+        assert_eq!(read.depth, Some(4096));
+    }
+
+    #[test]
+    fn what_is_no_placement_is_refused_by_name() {
+        let stock = ContextParams::default();
+        assert!(
+            parse("layers=3", &stock)
+                .unwrap_err()
+                .contains("known: ngl")
+        );
+        assert!(parse("ngl", &stock).unwrap_err().contains("write ngl=24"));
+        assert!(
+            parse("ngl=-3", &stock)
+                .unwrap_err()
+                .contains("whole number")
+        );
+        assert!(parse("experts=9-2", &stock).is_err());
+        assert!(parse("experts=0-4294967295", &stock).is_err());
+    }
+}

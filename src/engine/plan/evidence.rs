@@ -1,0 +1,154 @@
+//! What was measured before: records in files, and this fingerprint's runs in the store.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::bench_record;
+use crate::domain::placement::layout::ModelLayout;
+use crate::domain::placement::learn;
+use crate::domain::placement::placement::{ContextParams, Placement};
+use crate::domain::types::{BufferUse, Fingerprint, RunOutcome, TestSamples};
+use crate::ports::{SessionFilter, Standing};
+
+use super::super::Ports;
+use super::super::message::JobError;
+use super::super::settings::PLACEMENT;
+
+/// Sessions looked through: what was measured longest ago says least of today.
+const SESSIONS: u32 = 100;
+
+/// One run of the store.
+pub(super) struct StoredTests {
+    pub tests: Vec<TestSamples>,
+    pub buffers: Vec<BufferUse>,
+}
+
+impl StoredTests {
+    pub fn tests(&self) -> Vec<TestSamples> {
+        self.tests.clone()
+    }
+}
+
+/// Records of llama-bench output.
+///
+/// # Errors
+/// A file that cannot be read or holds no record.
+pub(super) fn from_files(files: &[PathBuf]) -> Result<Vec<TestSamples>, JobError> {
+    let mut all = Vec::new();
+    for file in files {
+        let shown = file.display();
+        let text = std::fs::read(file)
+            .map_err(|e| JobError::new("records", format!("cannot read records ({e}): {shown}")))?;
+        let parsed = bench_record::parse(&text);
+        if parsed.records.is_empty() {
+            let headline = format!("no llama-bench record is in {shown}");
+            return Err(
+                JobError::new("records", headline).hint("give output of `llama-bench -o jsonl`")
+            );
+        }
+        all.extend(parsed.records.into_iter().map(|record| TestSamples {
+            test: record.test,
+            samples_ns: record.samples_ns,
+            record: record.raw,
+        }));
+    }
+    Ok(all)
+}
+
+/// Valid runs of this machine and build without settings other than a placement.
+///
+/// # Errors
+/// The database cannot be read.
+pub(super) fn stored(
+    key: &Fingerprint,
+    simulated: bool,
+    ports: &Ports,
+) -> Result<Vec<StoredTests>, JobError> {
+    let filter = SessionFilter {
+        fingerprint: Some(key.hash.clone()),
+        limit: SESSIONS,
+        ..SessionFilter::default()
+    };
+    let mut found = Vec::new();
+    for line in ports.store.find_sessions(&filter)?.lines {
+        if line.simulated != simulated || line.state.map(Standing::Ended).is_none() {
+            continue;
+        }
+        for head in ports.store.run_heads(line.id)? {
+            let only_placed = head.planned.settings.0.keys().all(|k| k == PLACEMENT);
+            if let (RunOutcome::Valid { tests }, true) = (head.outcome, only_placed) {
+                found.push(StoredTests {
+                    tests,
+                    buffers: head.buffers,
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Run means of one placement, by test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredPlacement {
+    /// Placement.
+    pub placement: Placement,
+    /// Context, as far as llama-bench's record tells it.
+    pub context: ContextParams,
+    /// Generation, tokens per second, a mean per run.
+    pub tg: Vec<f64>,
+    /// Prompt, tokens per second, a mean per run.
+    pub pp: Vec<f64>,
+}
+
+impl MeasuredPlacement {
+    /// Is it this placement, with this micro-batch and these cache types?
+    pub fn is(&self, placement: &Placement, context: &ContextParams, layout: &ModelLayout) -> bool {
+        let all = layout.n_layer() + 1;
+        let offloaded = |p: &Placement| p.n_gpu_layers.map_or(all, |n| n.min(all));
+        let same = |a: &Placement, b: &Placement| {
+            let plain = |p: &Placement| Placement {
+                n_gpu_layers: None,
+                ..p.clone()
+            };
+            offloaded(a) == offloaded(b) && plain(a) == plain(b)
+        };
+        same(&self.placement, placement)
+            && self.context.micro_batch == context.micro_batch
+            && self.context.type_k == context.type_k
+            && self.context.type_v == context.type_v
+    }
+}
+
+/// Records of this model by placement; the default test lengths and an empty context alone.
+pub(super) fn measured(records: &[TestSamples], layout: &ModelLayout) -> Vec<MeasuredPlacement> {
+    let mut found: Vec<MeasuredPlacement> = Vec::new();
+    for samples in records.iter().filter(|s| s.test.n_depth == 0) {
+        if !learn::is_of(&samples.record, layout) {
+            continue;
+        }
+        let Ok(placement) = learn::placement(&samples.record, layout) else {
+            continue;
+        };
+        let context = learn::context(&samples.record);
+        let at = found
+            .iter()
+            .position(|m| m.is(&placement, &context, layout));
+        let at = at.unwrap_or_else(|| {
+            found.push(MeasuredPlacement {
+                placement,
+                context,
+                tg: Vec::new(),
+                pp: Vec::new(),
+            });
+            found.len() - 1
+        });
+        let rates = if samples.test.is_prompt() {
+            &mut found[at].pp
+        } else {
+            &mut found[at].tg
+        };
+        rates.push(samples.mean_rate());
+    }
+    found
+}

@@ -1,0 +1,119 @@
+//! The memories a plan may use, of this machine or an exported one.
+
+use crate::domain::machine::{self, Gpu};
+use crate::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use crate::domain::placement::planner::usable;
+use crate::domain::settings::VRAM_RESERVE;
+use crate::domain::types::{Backend, Bytes, Machine, Runtime, RuntimeDevice};
+
+use super::super::message::{JobError, USAGE};
+use super::super::prepare::gpu_of;
+use super::PlanRequest;
+
+/// RAM left to the system and other programs.
+const RAM_RESERVE: Bytes = Bytes::gib(1);
+
+pub(super) fn memories(
+    machine: &Machine,
+    runtime: Option<&Runtime>,
+    request: &PlanRequest,
+) -> Result<Memories, JobError> {
+    let gpus = machine::gpus(machine);
+    let listed = match runtime {
+        Some(runtime) if !runtime.devices.is_empty() => runtime.devices.clone(),
+        // A build for the CPU alone offloads nothing, whatever cards there are.
+        Some(runtime) if !machine.simulated && runtime.backends.len() == 1 => Vec::new(),
+        _ => expected(&gpus, runtime),
+    };
+    let reserve = request.memory_reserve.unwrap_or(VRAM_RESERVE);
+    let wanted = wanted(&listed, &request.devices)?;
+    let devices = wanted
+        .into_iter()
+        .map(|d| offload(d, &gpus, reserve, request.vram_limit))
+        .collect();
+    let host = &machine.host;
+    Ok(Memories {
+        devices,
+        host: HostMemory {
+            total: host.ram_total,
+            usable: usable(host.ram_available, RAM_RESERVE, request.ram_limit),
+            used_by_others: host.ram_total.saturating_sub(host.ram_available),
+        },
+    })
+}
+
+/// What a build would list on a machine where it cannot be asked: the usable cards, by the backend it would use.
+fn expected(gpus: &[Gpu], runtime: Option<&Runtime>) -> Vec<RuntimeDevice> {
+    let has = |backend| runtime.is_some_and(|r| r.backends.contains(&backend));
+    let cards = gpus.iter().filter(|g| g.usable);
+    cards
+        .enumerate()
+        .filter_map(|(index, gpu)| {
+            let memory = gpu.memory.as_ref()?;
+            let cuda = gpu.vendor_id == machine::VENDOR_NVIDIA && has(Backend::Cuda);
+            let backend = if cuda { "CUDA" } else { "Vulkan" };
+            Some(RuntimeDevice {
+                id: format!("{backend}{index}"),
+                name: gpu.name.clone(),
+                total: memory.vram,
+                free: memory.budget.unwrap_or(memory.vram),
+            })
+        })
+        .collect()
+}
+
+fn wanted(listed: &[RuntimeDevice], named: &[String]) -> Result<Vec<RuntimeDevice>, JobError> {
+    if named.is_empty() {
+        return Ok(listed.to_vec());
+    }
+    let none = |name: &str| name.eq_ignore_ascii_case("cpu") || name.eq_ignore_ascii_case("none");
+    let mut found = Vec::new();
+    for name in named.iter().filter(|n| !none(n)) {
+        let device = listed.iter().find(|d| d.id.eq_ignore_ascii_case(name));
+        found.push(device.cloned().ok_or_else(|| {
+            let known: Vec<&str> = listed.iter().map(|d| d.id.as_str()).collect();
+            JobError::new(USAGE, format!("there is no device {name} to plan for")).hint(format!(
+                "devices: {}; `cpu` uses none of them",
+                if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                }
+            ))
+        })?);
+    }
+    Ok(found)
+}
+
+fn offload(
+    device: RuntimeDevice,
+    gpus: &[Gpu],
+    reserve: Bytes,
+    limit: Option<Bytes>,
+) -> OffloadDevice {
+    let gpu = gpu_of(&device, gpus);
+    let memory = gpu.and_then(|g| g.memory.as_ref());
+    // The runtime's own figure, where it has one, is what its allocations are judged by (case C11).
+    let free = if device.free > Bytes(0) {
+        device.free
+    } else {
+        memory.map_or(device.total, |m| m.budget.unwrap_or(m.vram))
+    };
+    let backend = Backend::of_device(&device.id).unwrap_or(Backend::Cpu);
+    let limits = gpu.and_then(|g| g.preferred.as_ref()).map(|e| &e.limits);
+    let limits = limits.filter(|_| backend == Backend::Vulkan);
+    let smaller = limits.and_then(|l| match (l.max_allocation, l.max_buffer) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    });
+    OffloadDevice {
+        usable: usable(free, reserve, limit),
+        total: device.total,
+        shares_ram: memory.is_some_and(|m| m.shared_with_ram),
+        max_buffer: smaller,
+        max_tensor: limits.and_then(|l| l.max_storage_buffer_range),
+        backend,
+        id: device.id,
+        name: device.name,
+    }
+}

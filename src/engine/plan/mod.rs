@@ -1,0 +1,273 @@
+//! `flux plan`: where each tensor of a model should live on this machine, predicted from what was measured of it (paper
+//! section 5).
+
+mod document;
+mod evidence;
+mod memories;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::fingerprint::fingerprint;
+use crate::domain::placement::assumed::priors;
+use crate::domain::placement::devices::Memories;
+use crate::domain::placement::fit::{Fit, fit};
+use crate::domain::placement::footprint::Footprint;
+use crate::domain::placement::layout::ModelLayout;
+use crate::domain::placement::learn;
+use crate::domain::placement::memory::{Corrections, memory};
+use crate::domain::placement::placement::{ContextParams, Placement};
+use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
+use crate::domain::placement::words;
+use crate::domain::search::plan;
+use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
+use crate::ports::{Notice, NoticeLevel};
+
+use super::Ports;
+use super::message::{JobError, USAGE};
+
+pub use document::{
+    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, PlanDocument,
+};
+pub use evidence::MeasuredPlacement;
+
+/// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
+const CONTEXT: u64 = 4096;
+/// Candidates of each tier that are shown.
+const OF_EACH_TIER: usize = 3;
+/// Reduced cache type that may be tried where the user allows it: the one nearest to exact.
+const REDUCED_CACHE: &str = "q8_0";
+
+/// What `flux plan` is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// Model file.
+    pub model: PathBuf,
+    /// Runtime name or folder; `None` takes the best known, and plans without one.
+    pub runtime: Option<String>,
+    /// Devices of the runtime to use, by their ids; empty takes all, `cpu` none.
+    pub devices: Vec<String>,
+    /// Tokens of context; `None` is 4096 or the model's own, whichever is less.
+    pub context: Option<u64>,
+    /// Most device memory to use, of each device.
+    pub vram_limit: Option<Bytes>,
+    /// Most RAM to use.
+    pub ram_limit: Option<Bytes>,
+    /// Device memory left free; `None` is [`crate::domain::settings::VRAM_RESERVE`].
+    pub memory_reserve: Option<Bytes>,
+    /// Reduced caches may be used.
+    pub allow_kv_quant: bool,
+    /// What must be fast.
+    pub goal: Goal,
+    /// The request of the request goal.
+    pub request_shape: RequestShape,
+    /// Files of llama-bench records to learn from.
+    pub learn_from: Vec<PathBuf>,
+    /// Placements to answer for exactly, in the words of [`words`].
+    pub predict: Vec<String>,
+}
+
+impl PlanRequest {
+    /// A plan for `model` with all this machine has.
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            runtime: None,
+            devices: Vec::new(),
+            context: None,
+            vram_limit: None,
+            ram_limit: None,
+            memory_reserve: None,
+            allow_kv_quant: false,
+            goal: Goal::Request,
+            request_shape: RequestShape::default(),
+            learn_from: Vec::new(),
+            predict: Vec::new(),
+        }
+    }
+}
+
+/// Everything a plan rests on. It holds no port: pages and commands ask it as often as they like.
+#[derive(Debug, Clone)]
+pub struct PlanBase {
+    /// The model.
+    pub layout: ModelLayout,
+    /// The machine.
+    pub machine: Machine,
+    /// Its memories.
+    pub memories: Memories,
+    /// The build planned for; `None` plans for llama.cpp in general.
+    pub runtime: Option<Runtime>,
+    /// Machine and build.
+    pub fingerprint: Fingerprint,
+    /// What is known of the machine's speed, and from what.
+    pub fit: Fit,
+    /// Records the fit rests on.
+    pub records: usize,
+    /// What runs taught of compute buffers.
+    pub corrections: Corrections,
+    /// What is planned for.
+    pub ask: Ask,
+    /// Placements of this model that were measured here, newest first.
+    pub measured: Vec<MeasuredPlacement>,
+    /// What the user should know.
+    pub notices: Vec<Notice>,
+}
+
+/// Reads the model, the machine and everything measured of it.
+///
+/// # Errors
+/// No runnable model; an unknown build or device; a file of records that cannot be read; the database cannot be read.
+pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
+    let layout = ports.models.layout(&request.model)?;
+    let mut machine = ports.probe.machine();
+    let runtime = runtime(request, ports)?;
+    machine.runtimes = runtime.iter().cloned().collect();
+    let memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    let key = fingerprint(&machine, runtime.as_ref());
+    let mut notices = info_all("layout", &layout.notices);
+    let profile = ports
+        .store
+        .bandwidth(&fingerprint(&machine, None).hash)?
+        .filter(|_| !machine.simulated);
+    let windows = machine.host.os.to_ascii_lowercase().contains("windows");
+    let priors = priors(&memories, profile.as_ref(), windows);
+    let own = evidence::stored(&key, machine.simulated, ports)?;
+    let mut records = evidence::from_files(&request.learn_from)?;
+    records.extend(own.iter().flat_map(evidence::StoredTests::tests));
+    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &memories);
+    notices.extend(info_all("left-out", &learned.left_out));
+    let used = learned.observations.len();
+    Ok(PlanBase {
+        fit: fit(&learned.observations, &priors),
+        records: used,
+        corrections: corrections(&own, &layout, &memories),
+        ask: ask(request, &layout),
+        measured: evidence::measured(&records, &layout),
+        fingerprint: key,
+        layout,
+        machine,
+        memories,
+        runtime,
+        notices,
+    })
+}
+
+fn info_all(code: &str, texts: &[String]) -> Vec<Notice> {
+    let notice = |text: &String| Notice {
+        level: NoticeLevel::Info,
+        code: code.to_owned(),
+        text: text.clone(),
+    };
+    texts.iter().map(notice).collect()
+}
+
+fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobError> {
+    if let Some(name) = &request.runtime {
+        return Ok(Some(ports.runtimes.resolve(name)?));
+    }
+    let known = ports.runtimes.list().into_iter();
+    Ok(known.max_by_key(|r| (r.bench.is_some(), r.devices.len().min(1))))
+}
+
+fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
+    let longest = layout.info.context_length.unwrap_or(u64::MAX);
+    let context = request.context.unwrap_or_else(|| CONTEXT.min(longest));
+    let reduced = request.allow_kv_quant.then(|| REDUCED_CACHE.to_owned());
+    Ask {
+        context: ContextParams {
+            context,
+            ..ContextParams::default()
+        },
+        micro_batches: MICRO_BATCHES.to_vec(),
+        cache_types: reduced.into_iter().collect(),
+        goal: request.goal,
+        request: request.request_shape,
+        prompt: TestSpec::prompt(plan::PROMPT),
+        generation: TestSpec::generation(plan::GENERATED),
+    }
+}
+
+/// What the buffer lines of this fingerprint's runs teach of compute buffers.
+fn corrections(
+    runs: &[evidence::StoredTests],
+    layout: &ModelLayout,
+    memories: &Memories,
+) -> Corrections {
+    let mut learned = Corrections::default();
+    for run in runs.iter().filter(|r| !r.buffers.is_empty()) {
+        let Some(first) = run.tests.first() else {
+            continue;
+        };
+        let Ok(placement) = learn::placement(&first.record, layout) else {
+            continue;
+        };
+        let tokens = run.tests.iter().map(|t| t.test.tokens() + t.test.n_depth);
+        let context = ContextParams {
+            context: tokens.max().map_or(CONTEXT, u64::from),
+            ..learn::context(&first.record)
+        };
+        let plain = Corrections::default();
+        let predicted = memory(layout, &placement, &context, memories, &plain);
+        learned = learned.with_run(&predicted, &run.buffers);
+    }
+    learned
+}
+
+impl PlanBase {
+    /// A planner over it.
+    pub fn planner(&self) -> Planner<'_> {
+        Planner::new(
+            &self.layout,
+            &self.memories,
+            &self.fit.constants,
+            &self.corrections,
+        )
+    }
+
+    /// The fastest candidates of each tier, the plan first.
+    pub fn best(&self) -> Vec<Candidate> {
+        self.planner().best(&self.ask, OF_EACH_TIER)
+    }
+
+    /// Exactly the placement that `text` names.
+    ///
+    /// # Errors
+    /// Words that name none.
+    pub fn predict(&self, text: &str) -> Result<Candidate, JobError> {
+        let wrong = |why| JobError::new(USAGE, why).hint("for example --predict \"ngl=24 ub=512\"");
+        let read = words::parse(text, &self.ask.context).map_err(wrong)?;
+        let mut ask = self.ask.clone();
+        let depth = read.depth.unwrap_or(0);
+        if let Some(tokens) = read.prompt_tokens.filter(|n| *n > 0) {
+            ask.prompt = TestSpec::prompt(tokens);
+        }
+        if let Some(tokens) = read.generated_tokens.filter(|n| *n > 0) {
+            ask.generation = TestSpec::generation(tokens);
+        }
+        ask.prompt = ask.prompt.at_depth(depth);
+        ask.generation = ask.generation.at_depth(depth);
+        Ok(self.planner().judge(&read.placement, &read.context, &ask))
+    }
+
+    /// What was measured of a placement.
+    pub fn measured_of(
+        &self,
+        placement: &Placement,
+        context: &ContextParams,
+    ) -> Option<&MeasuredPlacement> {
+        self.measured
+            .iter()
+            .find(|m| m.is(placement, context, &self.layout))
+    }
+}
+
+/// The plan as `flux plan --json` prints it.
+///
+/// # Errors
+/// As [`base`]; a placement to predict that is none; one whose rules match nothing.
+pub fn predicted(request: &PlanRequest, ports: &Ports) -> Result<PlanDocument, JobError> {
+    let base = base(request, ports)?;
+    PlanDocument::of(&base, &request.predict)
+}
