@@ -21,6 +21,9 @@ pub struct OffloadDevice {
     pub shares_ram: bool,
     /// Largest single buffer it can allocate, where Vulkan says (case C12).
     pub max_buffer: Option<Bytes>,
+    /// Largest tensor an operation can touch (Vulkan's `maxStorageBufferRange`): weights beyond it stay in RAM, and what
+    /// they are used for on the CPU.
+    pub max_tensor: Option<Bytes>,
 }
 
 /// The host's memory, for the part of a model that is not offloaded.

@@ -7,4 +7,5 @@
 pub mod bandwidth;
 pub mod devices;
 pub mod layout;
+pub mod memory;
 pub mod placement;

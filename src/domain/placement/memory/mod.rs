@@ -1,0 +1,188 @@
+//! What a placement takes of each memory: weights and caches exactly, compute buffers by building the graph of a full
+//! micro-batch and allocating it as ggml does (design section 8, cases C12, C32, C36).
+
+mod allocate;
+mod attention;
+mod cache;
+mod compute;
+mod correction;
+mod feed_forward;
+mod graph;
+mod model;
+mod net;
+mod reorder;
+mod schedule;
+mod weights;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use correction::{Corrections, Observed};
+
+use super::devices::Memories;
+use super::layout::{ModelLayout, TensorClass};
+use super::placement::{ContextParams, Home, Placement};
+use crate::domain::types::{Backend, Bytes};
+
+/// Id of the host in [`DeviceMemory::id`], as llama-fit-params names it.
+pub const HOST_ID: &str = "Host";
+/// Bytes of a logit, f32.
+const LOGIT: u64 = 4;
+
+/// How far a number can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// llama.cpp's own arithmetic.
+    Exact,
+    /// llama.cpp's allocation, simulated for a graph known to be this architecture's.
+    Simulated,
+    /// The same, corrected by what runs of this fingerprint showed.
+    Corrected,
+    /// Simulated for a graph that may not be this architecture's.
+    Guessed,
+}
+
+/// What a placement takes of one memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceMemory {
+    /// The device's id, or [`HOST_ID`].
+    pub id: String,
+    /// Weights by class; classes without any are absent. Exact.
+    pub weights: BTreeMap<TensorClass, Bytes>,
+    /// KV cache and recurrent state.
+    pub kv: Bytes,
+    /// How far [`Self::kv`] can be trusted.
+    pub kv_basis: Basis,
+    /// Compute buffer of a full micro-batch.
+    pub compute: Bytes,
+    /// How far [`Self::compute`] can be trusted.
+    pub compute_basis: Basis,
+    /// Logits kept for the program, in the host's memory; llama-fit-params leaves them out.
+    pub output: Bytes,
+    /// What a plan may use of this memory.
+    pub usable: Bytes,
+    /// The largest single allocation: all weights of a device are one buffer unless its backend splits them.
+    pub largest_buffer: Bytes,
+    /// Largest buffer the device can allocate, where it says so.
+    pub max_buffer: Option<Bytes>,
+}
+
+impl DeviceMemory {
+    /// All weights.
+    pub fn model(&self) -> Bytes {
+        self.weights.values().copied().sum()
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Bytes {
+        Bytes(self.model().0 + self.kv.0 + self.compute.0 + self.output.0)
+    }
+
+    /// By how much it does not fit; zero where it does.
+    pub fn excess(&self) -> Bytes {
+        Bytes(self.total().0.saturating_sub(self.usable.0))
+    }
+
+    /// Is there room for all of it, in buffers the device can allocate (case C12)?
+    pub fn fits(&self) -> bool {
+        self.excess() == Bytes(0) && !self.buffer_too_large()
+    }
+
+    fn buffer_too_large(&self) -> bool {
+        self.max_buffer.is_some_and(|max| self.largest_buffer > max)
+    }
+
+    /// Why it does not fit, naming the memory by its place in the list (case C36); `None` where it does.
+    pub fn misfit(&self, position: usize) -> Option<String> {
+        let host = self.id == HOST_ID;
+        let what = if host { "RAM".to_owned() } else { format!("device {position} ({})", self.id) };
+        if self.excess() > Bytes(0) {
+            let (need, have) = (self.total(), self.usable);
+            return Some(format!("{what} would need {need} of {have}"));
+        }
+        let max = self.max_buffer.filter(|_| self.buffer_too_large())?;
+        let largest = self.largest_buffer;
+        Some(format!("{what} would need one buffer of {largest}, and allocates at most {max}"))
+    }
+}
+
+/// Does everything fit?
+pub fn fits(memory: &[DeviceMemory]) -> bool {
+    memory.iter().all(DeviceMemory::fits)
+}
+
+/// Why a placement does not fit, one sentence a memory.
+pub fn misfits(memory: &[DeviceMemory]) -> Vec<String> {
+    let sentence = |(i, m): (usize, &DeviceMemory)| m.misfit(i);
+    memory.iter().enumerate().filter_map(sentence).collect()
+}
+
+/// What a placement takes: the devices in order, then the host.
+///
+/// Buffers a device shares with RAM are counted on the device only. Not in it: a backend's own overhead (CUDA context,
+/// shader pipelines, scratch memory of single operations), which the reserve covers.
+pub fn memory(
+    layout: &ModelLayout,
+    placement: &Placement,
+    context: &ContextParams,
+    memories: &Memories,
+    corrections: &Corrections,
+) -> Vec<DeviceMemory> {
+    let homes = weights::homes(layout, placement, memories);
+    let mut all = empty(memories);
+    let n = memories.devices.len();
+    let slot = |home: Home| match home {
+        Home::Device(i) => i.min(n),
+        Home::Host => n,
+    };
+    let backend = |i: usize| memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
+    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
+        let i = slot(*home);
+        let bytes = weights::allocated(tensor, backend(i));
+        all[i].weights.entry(tensor.class).or_default().0 += bytes;
+        if let Some(home) = homes.tied.filter(|_| tensor.name == "token_embd.weight") {
+            let i = slot(home);
+            let bytes = weights::allocated(tensor, backend(i));
+            all[i].weights.entry(TensorClass::Output).or_default().0 += bytes;
+        }
+    }
+    let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
+    for (layer, shape) in layout.layers.iter().enumerate() {
+        let i = slot(placement.cache_home(layer as u32, layout.n_layer(), n));
+        all[i].kv.0 += cache::layer_bytes(context, shape).0;
+    }
+    let known = model::is_known(&layout.info.architecture);
+    let compute = compute::buffers(layout, placement, context, memories, &homes);
+    for (device, bytes) in all.iter_mut().zip(compute) {
+        device.compute = corrections.corrected(&device.id, Bytes(bytes));
+        device.compute_basis = match corrections.compute.contains_key(&device.id) {
+            true => Basis::Corrected,
+            false if known => Basis::Simulated,
+            false => Basis::Guessed,
+        };
+        device.kv_basis = if exact { Basis::Exact } else { Basis::Guessed };
+        device.largest_buffer = device.compute.max(device.kv).max(device.model());
+    }
+    all[n].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
+    all
+}
+
+fn empty(memories: &Memories) -> Vec<DeviceMemory> {
+    let devices = memories.devices.iter().map(|d| (d.id.as_str(), d.usable, d.max_buffer));
+    let host = std::iter::once((HOST_ID, memories.host.usable, None));
+    let blank = |(id, usable, max_buffer): (&str, Bytes, Option<Bytes>)| DeviceMemory {
+        id: id.to_owned(),
+        weights: BTreeMap::new(),
+        kv: Bytes(0),
+        kv_basis: Basis::Exact,
+        compute: Bytes(0),
+        compute_basis: Basis::Simulated,
+        output: Bytes(0),
+        usable,
+        largest_buffer: Bytes(0),
+        max_buffer,
+    };
+    devices.chain(host).map(blank).collect()
+}
