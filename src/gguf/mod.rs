@@ -3,19 +3,24 @@
 
 mod error;
 mod header;
-mod kv;
+mod hparams;
+mod keys;
+mod layout;
 mod list;
 mod model;
 mod shapes;
 mod source;
 mod split;
 mod synth;
+mod tensor_class;
 mod tensor_type;
 mod vocabulary;
 mod weights;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
+use crate::domain::placement::layout::ModelLayout;
 use crate::domain::types::{ModelInfo, ModelListing};
 use crate::ports::{CancelToken, Models, PortResult, SynthRequest};
 
@@ -42,6 +47,10 @@ pub struct GgufModels;
 impl Models for GgufModels {
     fn inspect(&self, path: &Path) -> PortResult<ModelInfo> {
         Model::open(path).map(|model| model.info)
+    }
+
+    fn layout(&self, path: &Path) -> PortResult<ModelLayout> {
+        layout::of(&Model::open(path)?)
     }
 
     fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>> {

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::error::{HeaderError, shown};
 use super::header::{Header, Value};
-use super::kv;
+use super::hparams::Blocks;
+use super::keys::Keys;
 use super::split::{SplitName, parts_of};
 use crate::domain::types::{Bytes, ModelInfo, ModelKind};
 use crate::ports::{PortError, PortResult};
@@ -127,7 +128,7 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
     }
     let cache = match layers {
         Some(layers) if kind == ModelKind::Model => {
-            kv::bytes_per_token_f16(first, &architecture, layers).map_err(|why| {
+            bytes_per_token_f16(first, &architecture, layers).map_err(|why| {
                 PortError::new(format!("{why}: {}", path.display())).hint("download the file again")
             })?
         }
@@ -155,6 +156,20 @@ fn describe(parts: Vec<PathBuf>, headers: &[Header], digest: String) -> PortResu
         layers,
         notices,
     })
+}
+
+/// Bytes that one more token of context takes with f16 keys and values. Layers with a sliding window are counted in
+/// full: an upper bound.
+fn bytes_per_token_f16(
+    header: &Header,
+    architecture: &str,
+    layers: u32,
+) -> Result<Option<u64>, String> {
+    /// Bytes of an f16 number.
+    const F16_BYTES: u64 = 2;
+    let blocks = Blocks::read(Keys::new(header, architecture, layers)?)?;
+    let bytes = blocks.values_per_token().saturating_mul(F16_BYTES);
+    Ok(blocks.cache_known.then_some(bytes))
 }
 
 fn kind_of(first: &Header, architecture: &str, layers: Option<u32>, bare: bool) -> ModelKind {

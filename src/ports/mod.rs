@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::doctor::Facts;
+use crate::domain::placement::layout::ModelLayout;
 use crate::domain::search::SearchSpace;
 use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
@@ -166,6 +167,12 @@ pub trait Models: Send + Sync {
     /// # Errors
     /// The file cannot be read, is no GGUF file, or is not a runnable set of parts.
     fn inspect(&self, path: &Path) -> PortResult<ModelInfo>;
+
+    /// The same model as the planner sees it: every tensor with its block and class, what each block keeps.
+    ///
+    /// # Errors
+    /// As `inspect`, or the file is no model with layers.
+    fn layout(&self, path: &Path) -> PortResult<ModelLayout>;
 
     /// Every GGUF file below `dir`, broken ones with what is wrong.
     ///
