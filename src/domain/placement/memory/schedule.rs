@@ -43,6 +43,8 @@ fn index(home: Home, backends: &[Backend]) -> usize {
 
 struct Scheduler<'a> {
     graph: &'a mut Graph,
+    /// Users of each tensor.
+    uses: Vec<u32>,
     backends: &'a [Backend],
     ids: Vec<Option<usize>>,
 }
@@ -50,7 +52,16 @@ struct Scheduler<'a> {
 /// Places a graph's nodes, adding the copies that go between backends.
 pub(super) fn plan(graph: &mut Graph, backends: &[Backend], copies: usize) -> Plan {
     let ids = vec![None; graph.tensors.len()];
-    let mut scheduler = Scheduler { graph, backends, ids };
+    let mut uses = vec![0; graph.tensors.len()];
+    for source in graph.nodes.iter().flat_map(|node| &graph.tensors[*node].src) {
+        uses[*source] += 1;
+    }
+    let mut scheduler = Scheduler {
+        graph,
+        uses,
+        backends,
+        ids,
+    };
     scheduler.assign();
     scheduler.spread();
     scheduler.settle();
@@ -292,7 +303,7 @@ impl Scheduler<'_> {
             self.ids.push(self.ids[source]);
             plan.order.extend([id, copy]);
         }
-        let kept = reorder::optimize(self.graph, run, self.backends[backend].kind);
+        let kept = reorder::optimize(self.graph, run, self.backends[backend].kind, &self.uses);
         for node in run.drain(..) {
             plan.order.push(node);
             if let Some(tensors) = kept.iter().find(|k| k.until == node) {

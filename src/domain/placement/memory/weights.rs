@@ -43,9 +43,15 @@ pub(super) fn homes(layout: &ModelLayout, placement: &Placement, memories: &Memo
         let n_layer = layout.n_layer();
         settle(placement.layer_home(n_layer, n_layer, n), t, TensorClass::Output)
     });
+    // In RAM one copy serves both uses, unless only one of them is possible on the first device: then the embeddings are in
+    // memory that device can reach, the output matrix in plain memory.
+    let split = matrix.zip(limit(memories, 0)).is_some_and(|(t, max)| {
+        let looked_up = t.bytes.0 <= max;
+        looked_up != (trial(layout, t, TensorClass::Output) <= max)
+    });
     Homes {
         of,
-        tied: tied.filter(|home| *home != Home::Host),
+        tied: tied.filter(|home| *home != Home::Host || split),
     }
 }
 
