@@ -1,6 +1,7 @@
 //! Values of arguments that need more than one word to check.
 
-use crate::domain::types::RequestShape;
+use crate::domain::types::{Bytes, RequestShape};
+
 /// `1500,300`.
 ///
 /// # Errors
@@ -43,6 +44,35 @@ pub fn duration_secs(text: &str) -> Result<f64, String> {
         secs += plain_number(&number).ok_or_else(bad)?;
     }
     if secs > 0.0 { Ok(secs) } else { Err(bad()) }
+}
+
+/// Bytes of `6GiB`, `6G`, `6144MiB`, `6.5 GB`: binary units, decimal where the name is (`GB`, `MB`); a bare number is bytes.
+///
+/// # Errors
+/// Anything else, and nothing at all.
+pub fn size(text: &str) -> Result<Bytes, String> {
+    let bad = || "expected a size such as 6GiB, 6144MiB or 1.37GB".to_owned();
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(bad()),
+    };
+    let bytes = plain_number(number).ok_or_else(bad)? * unit;
+    if bytes >= 1.0 && bytes < 1e18 {
+        Ok(Bytes(bytes.round() as u64))
+    } else {
+        Err(bad())
+    }
 }
 
 /// Digits with at most one point: no sign, no exponent, no `inf`.

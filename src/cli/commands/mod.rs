@@ -7,6 +7,7 @@ mod doctor;
 mod history;
 mod models;
 mod open;
+mod plan;
 mod quickstart;
 mod report;
 mod run;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Models(args) => models::list(&args, &place, output),
         Action::Model(action) => models::make(action, &place, output),
         Action::Tune(args) => tune::run(args, &place, output),
+        Action::Plan(args) => plan::run(args, &place, output),
         Action::Ab(args) => ab::run(args, &place, output),
         Action::Run(args) => run::run(args, &place, output),
         Action::History(args) => history::list(&args, &place, output),

@@ -83,8 +83,13 @@ pub(super) fn recurrent_bytes(context: &ContextParams, layer: &LayerShape) -> [u
 }
 
 /// All a layer keeps.
-pub(in crate::domain::placement) fn layer_bytes(context: &ContextParams, layer: &LayerShape) -> Bytes {
-    let attention = layer.attention.map_or([0, 0], |a| attention_bytes(context, a));
+pub(in crate::domain::placement) fn layer_bytes(
+    context: &ContextParams,
+    layer: &LayerShape,
+) -> Bytes {
+    let attention = layer
+        .attention
+        .map_or([0, 0], |a| attention_bytes(context, a));
     let recurrent = recurrent_bytes(context, layer);
     Bytes(attention.iter().chain(&recurrent).sum())
 }

@@ -25,10 +25,21 @@ pub(super) fn buffers(
     homes: &Homes,
 ) -> Vec<u64> {
     let index = Index::new(layout);
-    let net = Net::new(layout, placement, context, memories.devices.len(), &index, homes);
+    let net = Net::new(
+        layout,
+        placement,
+        context,
+        memories.devices.len(),
+        &index,
+        homes,
+    );
     let mut graph = net.build();
     let backends = backends(memories);
-    let copies = if pipelines(layout, placement, memories) { PIPELINE_COPIES } else { 1 };
+    let copies = if pipelines(layout, placement, memories) {
+        PIPELINE_COPIES
+    } else {
+        1
+    };
     let plan = plan(&mut graph, &backends, copies);
     let arenas: Vec<Arena> = backends.iter().map(|b| b.arena).collect();
     peaks(&graph, &plan, &arenas)
@@ -54,7 +65,9 @@ fn backends(memories: &Memories) -> Vec<Backend> {
 
 fn device(memories: &Memories, i: usize, device: &OffloadDevice) -> Backend {
     let vulkan = device.backend == Kind::Vulkan;
-    let largest = device.max_buffer.map_or(VULKAN_CHUNK, |b| b.0.min(VULKAN_CHUNK));
+    let largest = device
+        .max_buffer
+        .map_or(VULKAN_CHUNK, |b| b.0.min(VULKAN_CHUNK));
     Backend {
         kind: device.backend,
         arena: Arena {

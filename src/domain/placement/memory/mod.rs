@@ -99,14 +99,20 @@ impl DeviceMemory {
     /// Why it does not fit, naming the memory by its place in the list (case C36); `None` where it does.
     pub fn misfit(&self, position: usize) -> Option<String> {
         let host = self.id == HOST_ID;
-        let what = if host { "RAM".to_owned() } else { format!("device {position} ({})", self.id) };
+        let what = if host {
+            "RAM".to_owned()
+        } else {
+            format!("device {position} ({})", self.id)
+        };
         if self.excess() > Bytes(0) {
             let (need, have) = (self.total(), self.usable);
             return Some(format!("{what} would need {need} of {have}"));
         }
         let max = self.max_buffer.filter(|_| self.buffer_too_large())?;
         let largest = self.largest_buffer;
-        Some(format!("{what} would need one buffer of {largest}, and allocates at most {max}"))
+        Some(format!(
+            "{what} would need one buffer of {largest}, and allocates at most {max}"
+        ))
     }
 }
 
@@ -172,7 +178,10 @@ pub fn memory(
 }
 
 fn empty(memories: &Memories) -> Vec<DeviceMemory> {
-    let devices = memories.devices.iter().map(|d| (d.id.as_str(), d.usable, d.max_buffer));
+    let devices = memories
+        .devices
+        .iter()
+        .map(|d| (d.id.as_str(), d.usable, d.max_buffer));
     let host = std::iter::once((HOST_ID, memories.host.usable, None));
     let blank = |(id, usable, max_buffer): (&str, Bytes, Option<Bytes>)| DeviceMemory {
         id: id.to_owned(),

@@ -11,7 +11,11 @@ impl Net<'_> {
         for layer in 0..n_layer {
             x = self.block(x, layer, layer + 1 == n_layer);
         }
-        let x = if self.late_outputs() { self.wanted(x) } else { x };
+        let x = if self.late_outputs() {
+            self.wanted(x)
+        } else {
+            x
+        };
         let x = self.norm(x, None, "output_norm");
         self.graph.tensors[x].output = false;
         if let Some(matrix) = self.output_matrix() {
@@ -62,7 +66,11 @@ impl Net<'_> {
             y = self.norm(y, Some(layer), "post_attention_norm");
         }
         let residual = self.graph.like(Op::Add, &[y, residual]);
-        let name = if has_ffn_norm { "ffn_norm" } else { "post_attention_norm" };
+        let name = if has_ffn_norm {
+            "ffn_norm"
+        } else {
+            "post_attention_norm"
+        };
         let y = self.norm(residual, Some(layer), name);
         let mut y = self.feed_forward(y, layer);
         if self.has(Some(layer), "post_ffw_norm.weight") {

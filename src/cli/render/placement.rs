@@ -1,0 +1,222 @@
+//! `flux plan`: the plan first, then the best of each tier, what each memory takes, and what the prediction rests on.
+
+use std::fmt::Write as _;
+
+use crate::cli::output::Style;
+use crate::domain::placement::speed::Status;
+use crate::domain::text::{clean, shell_command};
+use crate::domain::types::Bytes;
+use crate::engine::plan::{CandidateDocument, FitDocument, PlanDocument};
+
+use super::table::{Align, Table};
+
+/// The plan as text.
+pub fn plan(document: &PlanDocument, style: Style) -> String {
+    let mut text = match &document.chosen {
+        Some(chosen) => headline(chosen, document, style),
+        None => format!(
+            "{}\n",
+            style.heading("No placement of this model fits the memory that may be used")
+        ),
+    };
+    if !document.candidates.is_empty() {
+        let _ = write!(text, "\n{}", candidates(&document.candidates, style));
+    }
+    if let Some(chosen) = &document.chosen {
+        let _ = write!(text, "\n{}", memory(chosen, style));
+    }
+    for prediction in &document.predictions {
+        let _ = write!(text, "\n{}", predicted(prediction, style));
+    }
+    let _ = write!(text, "\n{}", fit(&document.fit, style));
+    if let Some(chosen) = &document.chosen {
+        let mut args = vec![
+            "llama-server".to_owned(),
+            "-m".to_owned(),
+            document.model.path.display().to_string(),
+        ];
+        args.extend(chosen.args.server.iter().cloned());
+        let command = shell_command(&std::collections::BTreeMap::default(), &args);
+        let _ = writeln!(text, "\n{}\n  {command}", style.heading("Command"));
+    }
+    text
+}
+
+fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -> String {
+    let speed = rate(chosen.predicted.tg);
+    let head = format!(
+        "{}: {}, {speed} tok/s predicted",
+        clean(&document.model.name),
+        placed(chosen),
+    );
+    let mut text = format!("{}\n", style.heading(&head));
+    let cache = if chosen.placement.type_k == "f16" && chosen.placement.type_v == "f16" {
+        "f16 KV".to_owned()
+    } else {
+        format!(
+            "{} / {} KV",
+            chosen.placement.type_k, chosen.placement.type_v
+        )
+    };
+    let basis = match document.fit.mean_abs_error_pct {
+        Some(error) => format!(
+            "from a fit over {} benchmarks (error {error:.1} %)",
+            document.fit.runs
+        ),
+        None => "from measured and assumed bandwidths, no benchmark yet".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "Exact weights, {cache}, {} tokens of context; predicted {basis}",
+        chosen.placement.context
+    );
+    if chosen.streams {
+        text.push_str("Weights do not fit in RAM: they are read from the disk for every token\n");
+    }
+    text
+}
+
+/// What is placed where, in words.
+fn placed(candidate: &CandidateDocument) -> String {
+    let p = &candidate.placement;
+    let mut words = format!(
+        "{}, {} layers offloaded",
+        candidate.tier.words(),
+        p.n_gpu_layers
+    );
+    if p.n_cpu_moe > 0 {
+        let _ = write!(words, ", experts of {} in RAM", p.n_cpu_moe);
+    }
+    for kept in &p.host_tensors {
+        let _ = write!(
+            words,
+            ", feed-forward weights of {} layers in RAM",
+            kept.layers.len()
+        );
+    }
+    if p.kv_on_host {
+        words.push_str(", KV cache in RAM");
+    }
+    words
+}
+
+fn candidates(candidates: &[CandidateDocument], style: Style) -> String {
+    let mut table = Table::new(&[
+        ("Tier", Align::Left),
+        ("Offloaded", Align::Right),
+        ("In RAM", Align::Right),
+        ("Micro-batch", Align::Right),
+        ("tg tok/s", Align::Right),
+        ("pp tok/s", Align::Right),
+        ("measured tg", Align::Right),
+    ]);
+    for candidate in candidates {
+        let p = &candidate.placement;
+        let kept: usize = p.host_tensors.iter().map(|k| k.layers.len()).sum();
+        let kept = kept + p.n_cpu_moe as usize;
+        let measured = candidate.measured.as_ref().and_then(|m| m.tg);
+        table.row([
+            candidate.tier.words().to_owned(),
+            p.n_gpu_layers.to_string(),
+            if kept == 0 {
+                "–".to_owned()
+            } else {
+                format!("{kept} FFN")
+            },
+            p.micro_batch.to_string(),
+            rate(candidate.predicted.tg),
+            rate(candidate.predicted.pp),
+            measured.map_or_else(|| "–".to_owned(), rate),
+        ]);
+    }
+    format!(
+        "{}\n{}",
+        style.heading("Candidates"),
+        table.render(2, style)
+    )
+}
+
+fn memory(candidate: &CandidateDocument, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("Memory", Align::Left),
+        ("Weights", Align::Right),
+        ("KV cache", Align::Right),
+        ("Compute", Align::Right),
+        ("Total", Align::Right),
+        ("Usable", Align::Right),
+        ("", Align::Left),
+    ]);
+    for m in &candidate.memory {
+        let size = |n| Bytes(n).to_string();
+        let fits = match (m.fits, candidate.streams) {
+            (true, _) => "fits",
+            (false, true) => "streams from disk",
+            (false, false) => "does not fit",
+        };
+        table.row([
+            clean(&m.device),
+            size(m.weights),
+            size(m.kv),
+            size(m.compute),
+            size(m.total),
+            size(m.usable),
+            fits.to_owned(),
+        ]);
+    }
+    format!("{}\n{}", style.heading("Memory"), table.render(2, style))
+}
+
+fn predicted(candidate: &CandidateDocument, style: Style) -> String {
+    let mut text = format!(
+        "{}\n  {}, micro-batch {}: {} tok/s generating, {} tok/s reading the prompt\n",
+        style.heading("Prediction"),
+        placed(candidate),
+        candidate.placement.micro_batch,
+        rate(candidate.predicted.tg),
+        rate(candidate.predicted.pp),
+    );
+    for problem in &candidate.problems {
+        let _ = writeln!(text, "  {problem}");
+    }
+    if candidate.streams {
+        text.push_str("  streams weights from the disk for every token\n");
+    }
+    text
+}
+
+fn fit(fit: &FitDocument, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("Constant", Align::Left),
+        ("Value", Align::Right),
+        ("Unit", Align::Left),
+        ("Status", Align::Left),
+        ("From", Align::Left),
+    ]);
+    for constant in &fit.constants {
+        table.row([
+            clean(&constant.name),
+            constant.value.map_or_else(|| "no limit".to_owned(), rate),
+            constant.unit.clone(),
+            match constant.status {
+                Status::Measured => "measured",
+                Status::Fitted => "fitted",
+                Status::Assumed => "assumed",
+            }
+            .to_owned(),
+            clean(&constant.origin),
+        ]);
+    }
+    let title = style.heading("What the prediction rests on");
+    format!("{title}\n{}", table.render(2, style))
+}
+
+/// Three significant digits.
+fn rate(value: f64) -> String {
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 || v == 0.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
