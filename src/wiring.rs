@@ -11,7 +11,8 @@ use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
-    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError, PortResult, Runtimes,
+    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError,
+    PortResult, Runtimes,
 };
 use crate::probe::{FixtureProbe, MachineReader};
 use crate::runtime::bench::BenchRunner;

@@ -22,7 +22,8 @@ mod linux {
         let mut caches = BTreeMap::new();
         let cpus = fs::read_dir(root).into_iter().flatten().flatten();
         for cpu in cpus {
-            let of_cpu = (0..INDICES).filter_map(|i| cache(&cpu.path().join(format!("cache/index{i}"))));
+            let of_cpu =
+                (0..INDICES).filter_map(|i| cache(&cpu.path().join(format!("cache/index{i}"))));
             if let Some((level, shared, bytes)) = of_cpu.max() {
                 caches.insert((level, shared), bytes);
             }

@@ -17,7 +17,7 @@ use crate::ports::{
     BandwidthMeter, BandwidthProgress, BandwidthRequest, CancelToken, PortError, PortResult,
 };
 
-use steps::{Stop, Steps};
+use steps::{Steps, Stop};
 
 /// Share of the free RAM that is used: the rest belongs to others.
 const RAM_SHARE: u64 = 4;
@@ -121,9 +121,9 @@ fn measure_ram(
                 bytes: ram::moved(threads, bytes),
                 threads,
             }),
-            Err(why) => profile
-                .notices
-                .push(format!("RAM was not measured with {threads} threads: {why}")),
+            Err(why) => profile.notices.push(format!(
+                "RAM was not measured with {threads} threads: {why}"
+            )),
         }
     }
     Ok(())

@@ -127,7 +127,10 @@ mod tests {
         let token = CancelToken::new();
         token.cancel(CancelMode::AfterSample);
         let mut silent = |_| {};
-        assert_eq!(read(2, 1 << 16, &Steps::new(&token, &mut silent)), Err(Stop));
+        assert_eq!(
+            read(2, 1 << 16, &Steps::new(&token, &mut silent)),
+            Err(Stop)
+        );
     }
 
     #[test]

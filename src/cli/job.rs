@@ -106,10 +106,9 @@ impl Kind {
         match command {
             Command::Tune(_) => Self::Tune,
             Command::Ab(_) => Self::Ab,
-            Command::Bandwidth(_)
-            | Command::Install(_)
-            | Command::Synth(_)
-            | Command::Serve(_) => Self::Other,
+            Command::Bandwidth(_) | Command::Install(_) | Command::Synth(_) | Command::Serve(_) => {
+                Self::Other
+            }
         }
     }
 }

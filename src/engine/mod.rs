@@ -31,8 +31,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes, SearchSpaces, Servers,
-    SettingsStore, Store, Telemetry,
+    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes,
+    SearchSpaces, Servers, SettingsStore, Store, Telemetry,
 };
 
 use job::JobContext;

@@ -21,8 +21,9 @@ use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
 use crate::ports::{
-    Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice, PortError, PortResult, RunHead,
-    Session, SessionEnd, SessionFilter, SessionPage, Store, StoredFit, StoredPlacement, StoredRun, StoredVerdict,
+    Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice, PortError, PortResult,
+    RunHead, Session, SessionEnd, SessionFilter, SessionPage, Store, StoredFit, StoredPlacement,
+    StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};

@@ -85,8 +85,7 @@ pub(super) fn append_fit(
 
 /// Fits of a machine, newest first.
 pub(super) fn fits(connection: &Connection, hash: &str) -> Result<Vec<StoredFit>> {
-    let sql =
-        "SELECT id, created_at, document FROM fits WHERE fingerprint = ?1 ORDER BY id DESC";
+    let sql = "SELECT id, created_at, document FROM fits WHERE fingerprint = ?1 ORDER BY id DESC";
     all(connection, sql, [hash], |row| {
         let mut c = Columns::of(row);
         Ok(StoredFit {

@@ -59,8 +59,7 @@ impl Apart {
                 Flow::Continue
             }
         };
-        run(&spec, cancel, &mut watch)
-            .map_or(Answer::None, |ended| read(&ended, limit))
+        run(&spec, cancel, &mut watch).map_or(Answer::None, |ended| read(&ended, limit))
     }
 }
 

@@ -64,10 +64,18 @@ pub fn round_trip(store: &SqliteStore) {
     assert_eq!(store.placements(&of.hash, None).unwrap(), [b, a.clone()]);
     assert_eq!(store.placements(&of.hash, Some("a")).unwrap(), [a]);
     assert_eq!(store.placements(&other().hash, None).unwrap(), []);
-    assert!(store.append_placement(&placement(Some(99), "a", 1)).is_err());
+    assert!(
+        store
+            .append_placement(&placement(Some(99), "a", 1))
+            .is_err()
+    );
 
-    let old = store.append_fit(&of, Timestamp(1), &json!({"s": 1})).unwrap();
-    let new = store.append_fit(&of, Timestamp(2), &json!({"s": 2})).unwrap();
+    let old = store
+        .append_fit(&of, Timestamp(1), &json!({"s": 1}))
+        .unwrap();
+    let new = store
+        .append_fit(&of, Timestamp(2), &json!({"s": 2}))
+        .unwrap();
     let fits = store.fits(&of.hash).unwrap();
     let seen: Vec<_> = fits
         .iter()
@@ -75,10 +83,7 @@ pub fn round_trip(store: &SqliteStore) {
         .collect();
     assert_eq!(
         seen,
-        [
-            (new, Timestamp(2), Some(2)),
-            (old, Timestamp(1), Some(1))
-        ]
+        [(new, Timestamp(2), Some(2)), (old, Timestamp(1), Some(1))]
     );
     assert_eq!(store.fits(&other().hash).unwrap(), []);
 }

@@ -176,7 +176,8 @@ fn a_read_only_folder_can_be_looked_at() {
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let exe = dir.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    let [full, old, second, empty] = ["full", "old", "second", "empty"].map(|name| dir.path().join(name));
+    let [full, old, second, empty] =
+        ["full", "old", "second", "empty"].map(|name| dir.path().join(name));
     fill(&measuring(&full));
     // It cannot be brought to today's format there, and is read as if it were.
     fs::create_dir(&old).unwrap();
@@ -186,7 +187,14 @@ fn a_read_only_folder_can_be_looked_at() {
     // As on a medium made read-only from the start: no lock files either.
     fs::remove_file(full.join("open.lock")).unwrap();
     fs::create_dir(&empty).unwrap();
-    for path in [&full, &old, &second, &empty, &exe, &dir.path().to_path_buf()] {
+    for path in [
+        &full,
+        &old,
+        &second,
+        &empty,
+        &exe,
+        &dir.path().to_path_buf(),
+    ] {
         allow(path, 0o555);
     }
     for folder in [&full, &old, &second, &empty] {

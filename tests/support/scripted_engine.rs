@@ -19,9 +19,9 @@ use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneReque
 use flux::engine::{Engine, Ports};
 use flux::gguf::GgufModels;
 use flux::ports::{
-    BandwidthMeter, BandwidthProgress, BandwidthRequest,
-    CancelToken, Clock, InstallProgress, MachineProbe, PortError, PortResult, Runner, Runtimes,
-    SynthRequest, Telemetry, TelemetrySource,
+    BandwidthMeter, BandwidthProgress, BandwidthRequest, CancelToken, Clock, InstallProgress,
+    MachineProbe, PortError, PortResult, Runner, Runtimes, SynthRequest, Telemetry,
+    TelemetrySource,
 };
 use flux::probe::FixtureProbe;
 use flux::runtime::server::LlamaServers;

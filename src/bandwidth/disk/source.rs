@@ -42,10 +42,17 @@ impl Source {
             match Self::model(path, size) {
                 Ok(Ok(source)) => return Ok(Ok(source)),
                 Ok(Err(why)) => notices.push(why),
-                Err(e) => notices.push(format!("the model cannot be read ({e}): {}", path.display())),
+                Err(e) => notices.push(format!(
+                    "the model cannot be read ({e}): {}",
+                    path.display()
+                )),
             }
         }
-        let own = if path.is_dir() { Some(path) } else { path.parent() };
+        let own = if path.is_dir() {
+            Some(path)
+        } else {
+            path.parent()
+        };
         let own = own.filter(|dir| !dir.as_os_str().is_empty());
         let mut refusals = Vec::new();
         for dir in [own.unwrap_or(Path::new(".")), scratch] {

@@ -32,8 +32,14 @@ fn files(dir: &FilePath) -> usize {
 #[test]
 fn a_repetition_is_a_quarter_second_in_whole_blocks() {
     // A quarter of 1 GB is 29.8 blocks of 8 MiB.
-    assert_eq!(repetition_bytes(1e9, BLOCK, 256 * MIB, 512 * MIB), 29 * BLOCK);
-    assert_eq!(repetition_bytes(7e9, BLOCK, 256 * MIB, 512 * MIB), 256 * MIB);
+    assert_eq!(
+        repetition_bytes(1e9, BLOCK, 256 * MIB, 512 * MIB),
+        29 * BLOCK
+    );
+    assert_eq!(
+        repetition_bytes(7e9, BLOCK, 256 * MIB, 512 * MIB),
+        256 * MIB
+    );
     assert_eq!(repetition_bytes(7e9, BLOCK, 256 * MIB, 100 * MIB), 96 * MIB);
     assert_eq!(repetition_bytes(1e6, BLOCK, 256 * MIB, 512 * MIB), BLOCK);
     assert_eq!(repetition_bytes(f64::NAN, MIB, 4 * MIB, 4 * MIB), MIB);
@@ -73,13 +79,19 @@ fn small_models_and_models_with_holes_are_no_measure_of_a_disk() {
     fs::File::create(&holes).unwrap().set_len(4 * MIB).unwrap();
     let mut cases = vec![(&small, "the model is too small to measure its disk with")];
     if cfg!(unix) {
-        cases.push((&holes, "the model has holes or is compressed by its file system"));
+        cases.push((
+            &holes,
+            "the model has holes or is compressed by its file system",
+        ));
     }
     for (model, why) in cases {
         let source = find(model, dir.path()).unwrap();
         assert_eq!(
             said(&source),
-            [format!("{why}, a temporary file was read: {}", model.display())]
+            [format!(
+                "{why}, a temporary file was read: {}",
+                model.display()
+            )]
         );
         assert_eq!(source.length, MIB);
         // Where files can be nameless, nothing shows even while it is read.
@@ -98,10 +110,16 @@ fn a_folder_that_cannot_be_written_is_replaced_by_another_and_named() {
         panic!("{:?}", source.notices)
     };
     assert!(refused.starts_with("no temporary file can be made there ("));
-    assert!(refused.ends_with(&format!(": {}", gone.display())), "{refused}");
+    assert!(
+        refused.ends_with(&format!(": {}", gone.display())),
+        "{refused}"
+    );
     assert_eq!(
         *instead,
-        format!("the disk of this folder was measured instead: {}", dir.path().display())
+        format!(
+            "the disk of this folder was measured instead: {}",
+            dir.path().display()
+        )
     );
     let error = find(&gone.join("model.gguf"), &gone).map(drop).unwrap_err();
     assert_eq!(error.matches("no temporary file").count(), 1, "{error}");
@@ -132,8 +150,7 @@ fn a_disk_that_fails_ends_the_reading_with_its_words() {
     let error = quietly(|steps| sequential(&source, 4 * MIB, steps)).unwrap_err();
     assert!(error.starts_with("it cannot be read ("), "{error}");
     assert!(quietly(|steps| random(&source, 4 * MIB, 1e12, 0, steps)).is_err());
-    let streamed = quietly(|steps| {
-        crate::bandwidth::streaming::measure(&source, 4 * MIB, 1e12, steps)
-    });
+    let streamed =
+        quietly(|steps| crate::bandwidth::streaming::measure(&source, 4 * MIB, 1e12, steps));
     assert!(streamed.is_err());
 }

@@ -106,11 +106,7 @@ fn describe(vulkan: &Vulkan, handle: vk::PhysicalDevice) -> Option<Physical> {
 }
 
 #[expect(unsafe_code, reason = "Vulkan calls")]
-fn uuid(
-    vulkan: &Vulkan,
-    handle: vk::PhysicalDevice,
-    version: u32,
-) -> Option<[u8; vk::UUID_SIZE]> {
+fn uuid(vulkan: &Vulkan, handle: vk::PhysicalDevice, version: u32) -> Option<[u8; vk::UUID_SIZE]> {
     if version.min(vulkan.version) < vk::API_VERSION_1_1 {
         return None;
     }

@@ -123,7 +123,10 @@ fn paths(
     report
         .paths
         .push(entry(Path::DeviceCopy, rates(&inside, moved), moved));
-    for (path, kind) in [(Path::Upload, Kind::Upload), (Path::Download, Kind::Download)] {
+    for (path, kind) in [
+        (Path::Upload, Kind::Upload),
+        (Path::Download, Kind::Download),
+    ] {
         let staging = Buffer::new(gpu, device, kind, size)?;
         staging.fill(gpu)?;
         let (from, to) = if path == Path::Upload {
