@@ -1,53 +1,27 @@
 //! The speed model against real sweeps of an H200 (paper section 5, issue text): fitted on a few runs it predicts the rest.
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+#[path = "support/placement.rs"]
+mod placement_support;
+
 use std::fs;
 use std::path::Path;
 
 use flux::domain::bench_record;
 use flux::domain::placement::assumed::priors;
-use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::devices::Memories;
 use flux::domain::placement::fit::{Fit, fit};
 use flux::domain::placement::footprint::Footprint;
 use flux::domain::placement::layout::ModelLayout;
 use flux::domain::placement::learn::{Learned, observations};
 use flux::domain::placement::speed::{Constant, Status};
 use flux::domain::types::{Backend, Bytes, TestSamples};
-use flux::gguf::GgufModels;
-use flux::ports::{CancelToken, Models, SynthRequest};
 
-fn layout(shape: &str) -> ModelLayout {
-    let dir = tempfile::tempdir().unwrap();
-    let output = dir.path().join("model.gguf");
-    let request = SynthRequest {
-        shape: shape.to_owned(),
-        output: output.clone(),
-        sparse: true,
-        seed: 1,
-    };
-    GgufModels
-        .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
-        .unwrap();
-    GgufModels.layout(&output).unwrap()
-}
+use placement_support::{card, layout, memories};
 
 fn h200() -> Memories {
-    Memories {
-        devices: vec![OffloadDevice {
-            id: "CUDA0".to_owned(),
-            name: "NVIDIA H200".to_owned(),
-            backend: Backend::Cuda,
-            total: Bytes::gib(139),
-            usable: Bytes::gib(138),
-            shares_ram: false,
-            max_buffer: None,
-        }],
-        host: HostMemory {
-            total: Bytes::gib(125),
-            usable: Bytes::gib(120),
-            used_by_others: Bytes::gib(1),
-        },
-    }
+    let card = card("CUDA0", Backend::Cuda, Bytes::gib(138));
+    memories(vec![card], Bytes::gib(120))
 }
 
 /// Records whose run `wanted` names.

@@ -1,0 +1,256 @@
+//! The planner on machines that are known: the paper's card (section 5), two cards (case C36), little RAM (case C38).
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/placement.rs"]
+mod placement_support;
+
+use std::collections::BTreeSet;
+
+use flux::domain::placement::assumed::priors;
+use flux::domain::placement::devices::Memories;
+use flux::domain::placement::flags::{self, Known as Flags, Rule, RuleError};
+use flux::domain::placement::layout::{ModelLayout, TensorClass};
+use flux::domain::placement::memory::Corrections;
+use flux::domain::placement::placement::{ContextParams, Home, HostTensors, Placement};
+use flux::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner, Tier};
+use flux::domain::placement::speed::{Constant, Constants, Known, Status};
+use flux::domain::search::Tool;
+use flux::domain::types::{Backend, Bytes, Goal, RequestShape, TestSpec};
+
+use placement_support::{card, layout, memories};
+
+fn ask(goal: Goal) -> Ask {
+    Ask {
+        context: ContextParams::default(),
+        micro_batches: MICRO_BATCHES.to_vec(),
+        cache_types: Vec::new(),
+        goal,
+        request: RequestShape::default(),
+        prompt: TestSpec::prompt(512),
+        generation: TestSpec::generation(128),
+    }
+}
+
+fn set(constants: &mut Constants, constant: Constant, shown: f64) {
+    let known = Known {
+        seconds: constant.seconds(shown),
+        status: Status::Fitted,
+        origin: "given".to_owned(),
+    };
+    constants.insert(constant, known);
+}
+
+/// The paper's fitted figures: 19.0 GB/s CPU decode and 4.87 ms a hand-off.
+fn paper(memories: &Memories) -> Constants {
+    let mut constants = priors(memories, None, true);
+    set(&mut constants, Constant::HostRead, 19.0);
+    set(&mut constants, Constant::HandOff, 4.87);
+    constants
+}
+
+fn best(
+    layout: &ModelLayout,
+    memories: &Memories,
+    constants: &Constants,
+    ask: &Ask,
+) -> Vec<Candidate> {
+    let none = Corrections::default();
+    Planner::new(layout, memories, constants, &none).best(ask, 3)
+}
+
+#[test]
+fn on_the_papers_card_whole_layers_beat_a_split_by_class() {
+    let layout = layout("gemma3-12b");
+    let rx580 = memories(
+        vec![card("Vulkan0", Backend::Vulkan, Bytes::mib(7424))],
+        Bytes::gib(12),
+    );
+    let constants = paper(&rx580);
+    let best = best(&layout, &rx580, &constants, &ask(Goal::Generation));
+    assert_eq!(best[0].tier, Tier::SplitByLayer);
+    let of = |tier| best.iter().find(|c| c.tier == tier).unwrap().predicted.tg;
+    assert!(of(Tier::SplitByLayer) > of(Tier::SplitByClass));
+    // Two hand-offs for each layer whose feed-forward weights are in RAM: five layers wait 48.7 ms for each token.
+    let none = Corrections::default();
+    let planner = Planner::new(&layout, &rx580, &constants, &none);
+    let split = |layers: u32| {
+        let placement = Placement {
+            host_tensors: vec![HostTensors {
+                class: TensorClass::FeedForward,
+                layers: (0..layers).collect(),
+            }],
+            ..Placement::layers(49)
+        };
+        let context = ContextParams::default();
+        1.0 / planner
+            .judge(&placement, &context, &ask(Goal::Generation))
+            .predicted
+            .tg
+    };
+    let bytes: u64 = (5..10)
+        .map(|layer| layout.bytes(Some(layer), TensorClass::FeedForward).0)
+        .sum();
+    let moved = bytes as f64 * (1.0 / 19.0e9 - 1.0 / 170.0e9);
+    assert!((split(10) - split(5) - 10.0 * 4.87e-3 - moved).abs() < 1e-9);
+}
+
+#[test]
+fn what_fits_is_chosen_and_its_memory_is_within_the_card() {
+    let layout = layout("qwen3-30b-a3b");
+    for gib in [6, 12, 16] {
+        let machine = memories(
+            vec![card("CUDA0", Backend::Cuda, Bytes::gib(gib))],
+            Bytes::gib(32),
+        );
+        let constants = priors(&machine, None, false);
+        for candidate in best(&layout, &machine, &constants, &ask(Goal::Request)) {
+            assert!(candidate.fits(), "{:?}", candidate.misfits);
+            let card = &candidate.memory[0];
+            assert!(
+                card.total() <= Bytes::gib(gib),
+                "{}: {}",
+                candidate.placement,
+                card.total()
+            );
+        }
+    }
+}
+
+/// With experts in RAM a larger micro-batch reads them less often: it is worth a layer more of them in RAM.
+#[test]
+fn the_micro_batch_and_the_experts_in_ram_are_searched_together() {
+    let layout = layout("qwen3-30b-a3b");
+    let machine = memories(
+        vec![card("CUDA0", Backend::Cuda, Bytes::gib(8))],
+        Bytes::gib(32),
+    );
+    let constants = priors(&machine, None, false);
+    let small = Ask {
+        micro_batches: vec![512],
+        prompt: TestSpec::prompt(2048),
+        ..ask(Goal::Prompt)
+    };
+    let large = Ask {
+        micro_batches: vec![2048],
+        ..small.clone()
+    };
+    let of = |ask: &Ask| best(&layout, &machine, &constants, ask).remove(0);
+    let (small, large) = (of(&small), of(&large));
+    assert!(large.predicted.pp > 2.0 * small.predicted.pp);
+    assert!(large.placement.n_cpu_moe >= small.placement.n_cpu_moe);
+}
+
+/// Case C36: `-ncmoe` takes the experts of the first layers, which are all on the first card.
+#[test]
+fn two_cards_are_judged_each_for_itself_and_planned_with_explicit_rules() {
+    let layout = layout("qwen3-30b-a3b");
+    let eight = |id| card(id, Backend::Cuda, Bytes::gib(8));
+    let machine = memories(vec![eight("CUDA0"), eight("CUDA1")], Bytes::gib(32));
+    let constants = priors(&machine, None, false);
+    let none = Corrections::default();
+    let planner = Planner::new(&layout, &machine, &constants, &none);
+    let naive = Placement {
+        n_cpu_moe: 24,
+        ..Placement::layers(49)
+    };
+    let judged = planner.judge(&naive, &ContextParams::default(), &ask(Goal::Request));
+    assert!(!judged.fits());
+    let told = &judged.misfits[0];
+    assert!(told.starts_with("device 1 (CUDA1) would need "), "{told}");
+    assert!(told.ends_with(" of 8.00 GiB"), "{told}");
+    let plan = planner.best(&ask(Goal::Request), 3).remove(0);
+    assert!(plan.fits() && plan.memory[0].fits() && plan.memory[1].fits());
+    let homes = plan.placement.resolve(48, 2);
+    let both = homes.layers.contains(&Home::Device(0)) && homes.layers.contains(&Home::Device(1));
+    assert!(both, "{}", plan.placement);
+}
+
+#[test]
+fn a_model_larger_than_ram_streams_and_says_so() {
+    let layout = layout("qwen3-8b");
+    let machine = memories(Vec::new(), Bytes::gib(3));
+    let constants = priors(&machine, None, false);
+    let plan = best(&layout, &machine, &constants, &ask(Goal::Generation)).remove(0);
+    assert!(plan.streams);
+    // All 4.68 GiB of tensors but the embeddings, at the assumed 0.5 GB/s and then at 20 GB/s from RAM.
+    let read: f64 = layout
+        .tensors
+        .iter()
+        .filter(|t| t.class != TensorClass::Embedding)
+        .map(|t| t.bytes.0 as f64)
+        .sum();
+    let kv = 36.0 * 2.0 * 1024.0 * 2.0 * 64.0;
+    let secs = read / 0.5e9 + (read + kv) / 20e9;
+    assert!((1.0 / plan.predicted.tg / secs - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn flags_are_exact_anchored_and_per_tool() {
+    let layout = layout("qwen3-30b-a3b");
+    let flags: BTreeSet<String> = ["--n-cpu-moe", "--fit"].map(str::to_owned).into();
+    let old = BTreeSet::new();
+    let placement = Placement {
+        host_tensors: vec![HostTensors {
+            class: TensorClass::Experts,
+            layers: vec![1, 12],
+        }],
+        tensor_split: vec![25.0, 24.0],
+        ..Placement::layers(49)
+    };
+    let context = ContextParams::default();
+    let of = |placement: &Placement, tool, flags| {
+        flags::args(placement, &context, &layout, Flags { tool, flags }).unwrap()
+    };
+    let rule =
+        r"^blk\.(1|12)\.(ffn_down_exps\.weight|ffn_gate_exps\.weight|ffn_up_exps\.weight)$=CPU";
+    let bench = of(&placement, Tool::Bench, &flags);
+    let expected = [
+        "-ngl", "49", "-ts", "25/24", "-ot", rule, "-b", "2048", "-ub", "512", "-ctk", "f16",
+        "-ctv", "f16",
+    ];
+    assert_eq!(bench, expected);
+    let server = of(&placement, Tool::Server, &flags);
+    assert!(server.windows(2).any(|w| w == ["-ts", "25,24"]));
+    assert!(server.windows(2).any(|w| w == ["--fit", "off"]));
+    // Layer 1 is neither 11 nor 21: three tensors a layer.
+    let found = Rule::new(rule.strip_suffix("=CPU").unwrap(), "CPU", &layout).unwrap();
+    assert_eq!(found.tensors, 6);
+    let experts = Placement {
+        n_cpu_moe: 3,
+        ..Placement::layers(49)
+    };
+    assert!(
+        of(&experts, Tool::Bench, &flags)
+            .windows(2)
+            .any(|w| w == ["-ncmoe", "3"])
+    );
+    let written_out = of(&experts, Tool::Bench, &old);
+    let patterns: Vec<&String> = written_out
+        .iter()
+        .filter(|a| a.contains("(0|1|2)"))
+        .collect();
+    assert_eq!(patterns.len(), 1);
+}
+
+/// Case C39.
+#[test]
+fn a_rule_that_matches_nothing_is_refused() {
+    let layout = layout("qwen3-4b");
+    let wrong = Placement {
+        host_tensors: vec![HostTensors {
+            class: TensorClass::Experts,
+            layers: vec![1],
+        }],
+        ..Placement::layers(37)
+    };
+    assert!(matches!(
+        flags::rules(&wrong, &layout),
+        Err(RuleError::Nothing(_))
+    ));
+    let safetensors = Rule::new(r"model\.layers\.1\.mlp", "CPU", &layout);
+    assert!(matches!(safetensors, Err(RuleError::Nothing(_))));
+    assert!(matches!(
+        Rule::new("(", "CPU", &layout),
+        Err(RuleError::Pattern(_))
+    ));
+}

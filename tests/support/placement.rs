@@ -1,0 +1,49 @@
+//! Layouts and memories for the tests of the planner.
+
+use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::layout::ModelLayout;
+use flux::domain::types::{Backend, Bytes};
+use flux::gguf::GgufModels;
+use flux::ports::{CancelToken, Models, SynthRequest};
+
+/// The layout of a shape of `assets/shapes.toml`, from a sparse file that is gone again.
+pub fn layout(shape: &str) -> ModelLayout {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("model.gguf");
+    let request = SynthRequest {
+        shape: shape.to_owned(),
+        output: output.clone(),
+        sparse: true,
+        seed: 1,
+    };
+    GgufModels
+        .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
+        .unwrap();
+    GgufModels.layout(&output).unwrap()
+}
+
+/// A card that has all of its memory free.
+pub fn card(id: &str, backend: Backend, memory: Bytes) -> OffloadDevice {
+    OffloadDevice {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        backend,
+        total: memory,
+        usable: memory,
+        shares_ram: false,
+        max_buffer: None,
+        max_tensor: None,
+    }
+}
+
+/// Cards beside so much RAM.
+pub fn memories(devices: Vec<OffloadDevice>, ram: Bytes) -> Memories {
+    Memories {
+        devices,
+        host: HostMemory {
+            total: ram,
+            usable: ram,
+            used_by_others: Bytes(0),
+        },
+    }
+}
