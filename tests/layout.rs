@@ -361,3 +361,69 @@ fn what_is_no_model_has_no_layout() {
         "llama.block_count is 4294967295, but llama.cpp takes at most 512 layers"
     );
 }
+
+/// MiB of context memory that llama-fit-params of b11149 projects for 16384 tokens, a micro-batch of 512 and f16.
+#[test]
+fn caches_are_those_that_llama_cpp_projects() {
+    /// Cells of a layer: the whole context, or window + micro-batch in steps of 256 (`llama_kv_cache_iswa`).
+    fn cells(window: Option<u64>) -> u64 {
+        window.map_or(16_384, |n| (n + 512).next_multiple_of(256).min(16_384))
+    }
+    for (shape, projected) in [
+        ("llama3-70b", 5120),
+        ("gemma3-1b", 86),
+        ("gemma3-12b", 1504),
+        ("gpt-oss-20b", 402),
+        ("qwen3-235b-a22b", 3008),
+        ("deepseek-v2-lite", 486),
+        ("qwen3-next-80b-a3b", 459),
+        ("lfm2-1.2b", 192),
+        ("tiny-hybrid", 16),
+        ("tiny-mla", 36),
+    ] {
+        let layout = synthesised(shape);
+        let of = |layer: &LayerShape| {
+            let attention = layer.attention.map_or(0, |cache| {
+                (cache.keys + cache.values) * 2 * cells(cache.window)
+            });
+            let state = layer.recurrent.map_or(0, |r| (r.convolution + r.state) * 4);
+            attention + state
+        };
+        let bytes: u64 = layout.layers.iter().map(of).sum();
+        assert_eq!(bytes >> 20, projected, "{shape}");
+        assert!(layout.notices.is_empty(), "{shape}: {:?}", layout.notices);
+    }
+}
+
+/// DeepSeek-V2-Lite: a dense first layer, then 64 experts of which 6 are used, and two shared ones together.
+#[test]
+fn shared_experts_count_as_dense() {
+    let layout = synthesised("deepseek-v2-lite");
+    let experts = ExpertShape {
+        count: 64,
+        used: 6,
+        feed_forward: 1408,
+    };
+    assert_eq!(layout.experts, Some(experts));
+    let width: Vec<u64> = layout.layers.iter().map(|l| l.feed_forward).collect();
+    assert_eq!((width[0], &width[1..]), (10_944, &[2816; 26][..]));
+    assert_eq!(layout.bytes(Some(0), TensorClass::Experts), Bytes(0));
+    // Layer 7 is all Q4_K, but rows of 1408 are no whole blocks of 256: Q5_0, 22 bytes for 32 values.
+    let shared = 3 * 2048 * 2816 / 256 * 144;
+    let bytes = layout.bytes(Some(7), TensorClass::FeedForward);
+    assert_eq!(bytes, Bytes(shared));
+    let one = 2048 * 1408 * 64;
+    let bytes = layout.bytes(Some(7), TensorClass::Experts);
+    assert_eq!(bytes, Bytes(2 * one / 256 * 144 + one / 32 * 22));
+}
+
+/// The attention weights of Qwen3-Next's linear layers belong to their state.
+#[test]
+fn linear_attention_is_recurrent() {
+    let layout = synthesised("tiny-hybrid");
+    assert_eq!(layout.bytes(Some(0), TensorClass::Attention), Bytes(0));
+    assert_eq!(layout.bytes(Some(3), TensorClass::Recurrent), Bytes(0));
+    let named = |name: &str| layout.tensors.iter().find(|t| t.name == name).unwrap();
+    assert_eq!(named("blk.0.attn_qkv.weight").class, TensorClass::Recurrent);
+    assert_eq!(named("blk.3.attn_q.weight").class, TensorClass::Attention);
+}

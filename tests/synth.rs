@@ -7,6 +7,7 @@ use std::path::Path;
 use flux::domain::types::{Bytes, ModelInfo, ModelKind};
 use flux::gguf::{GgufModels, Model};
 use flux::ports::{CancelMode, CancelToken, Models, PortResult, SynthRequest};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 fn request(shape: &str, output: &Path, sparse: bool) -> SynthRequest {
@@ -61,6 +62,7 @@ fn every_shape_has_the_real_number_of_parameters() {
         ("llama3-8b", 8_030_261_248),
         ("gemma3-12b", 11_765_788_416),
         ("qwen3-30b-a3b", 30_532_122_624),
+        ("llama3-70b", 70_553_706_496),
     ] {
         assert_eq!(sparse(shape).parameters, parameters, "{shape}");
     }
@@ -82,6 +84,71 @@ fn large_shapes_weigh_what_the_real_files_weigh() {
             "{shape}: {ours} for {real}"
         );
     }
+}
+
+/// GiB and billions of parameters as llama-bench prints them for the published quants.
+#[test]
+fn shapes_of_other_kinds_are_what_llama_bench_shows() {
+    for (shape, size, parameters) in [
+        ("llama3-70b", "39.59", "70.55"),
+        ("gpt-oss-20b", "11.27", "20.91"),
+        ("qwen3-235b-a22b", "132.39", "235.09"),
+        ("deepseek-v2-lite", "9.65", "15.71"),
+        ("gemma3-1b", "0.74", "1.00"),
+        ("lfm2-1.2b", "0.68", "1.17"),
+        ("qwen3-next-80b-a3b", "45.15", "79.67"),
+    ] {
+        let info = sparse(shape);
+        let gib = info.tensor_bytes.0 as f64 / f64::from(1 << 30);
+        let billions = info.parameters as f64 / 1e9;
+        let shown = (format!("{gib:.2}"), format!("{billions:.2}"));
+        assert_eq!(shown, (size.to_owned(), parameters.to_owned()), "{shape}");
+    }
+}
+
+/// Records name models by their digest, so that a shape's file stays what it was.
+#[test]
+fn shapes_keep_their_bytes() {
+    for (shape, digest) in [
+        (
+            "qwen3-0.6b",
+            "fb907c6239b5447777350853c8c03a917fbb7a2b7b956a83c9c8a4ba3e640172",
+        ),
+        (
+            "qwen3-4b",
+            "b4cb1a31d869a512acde079c2ab125da248926d3e532654973f0df23888a3f1b",
+        ),
+        (
+            "qwen3-8b",
+            "c8485f077ef119b07039d1fadfbb34f02fe17ba1f75a761f3a681f0073211da3",
+        ),
+        (
+            "llama3-8b",
+            "f0158a55a9867e8acb1bb24e8d1a6188a6a7c24ec8f1c22931f23f73bc035441",
+        ),
+        (
+            "gemma3-12b",
+            "58a1dd1fb67689d5ce56dbebb5a541b4062eb2c974627feb037e2915e7217938",
+        ),
+        (
+            "qwen3-30b-a3b",
+            "ac9f1dcf5252c0eca90cd5dd23660c78c7732dee3fb819c8ad8a551ad4026402",
+        ),
+    ] {
+        assert_eq!(sparse(shape).digest, digest, "{shape}");
+    }
+    let dir = TempDir::new().unwrap();
+    let mut tiny = request("tiny", &dir.path().join("m.gguf"), false);
+    tiny.seed = 0;
+    make(&tiny).unwrap();
+    let hash = Sha256::digest(fs::read(&tiny.output).unwrap());
+    let hex = hash
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    assert_eq!(
+        hex,
+        "63ec7c67e6aef7be89fb32553094c63309bc2020e00c63a1c62a6988e912bf76"
+    );
 }
 
 #[test]
@@ -201,6 +268,13 @@ fn the_shapes_are_listed() {
         "gemma3-12b",
         "qwen3-30b-a3b",
         "tiny",
+        "gpt-oss-20b",
+        "qwen3-235b-a22b",
+        "deepseek-v2-lite",
+        "tiny-moe",
+        "tiny-swa",
+        "tiny-hybrid",
+        "tiny-mla",
     ] {
         assert!(shapes.iter().any(|s| s == shape), "{shape}");
     }

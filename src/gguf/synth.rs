@@ -226,6 +226,17 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
+/// The value of tensors that are not random.
+fn constant(plan: &Plan) -> Option<f32> {
+    match plan.name.as_str() {
+        name if name.ends_with(".bias") => Some(0.0),
+        // A state that decays: e to the power of this times a step.
+        name if name.ends_with(".ssm_a") => Some(-1.0),
+        _ if plan.kind == TensorType::F32 && plan.dims.len() == 1 => Some(1.0),
+        _ => None,
+    }
+}
+
 /// Writes every tensor's data; `report` gets the bytes done and answers whether to go on.
 /// Returns whether all was written.
 fn write_data(
@@ -247,10 +258,9 @@ fn write_data(
             }
             let step = left.min(whole_blocks);
             let chunk = &mut buffer[..step as usize];
-            if plan.kind == TensorType::F32 && plan.dims.len() == 1 {
-                weights::fill_ones(chunk);
-            } else {
-                weights::fill(plan.kind, plan.dims[0], &mut rng, chunk);
+            match constant(plan) {
+                Some(value) => weights::fill_with(value, chunk),
+                None => weights::fill(plan.kind, plan.dims[0], &mut rng, chunk),
             }
             out.write_all(chunk)?;
             left -= step;

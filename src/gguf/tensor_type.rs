@@ -48,10 +48,18 @@ const TYPES: &[(u32, &str, u64, u64)] = &[
 impl TensorType {
     /// 32-bit floats.
     pub const F32: Self = Self(0);
+    /// 5-bit quant with one scale.
+    pub const Q5_0: Self = Self(6);
+    /// 8-bit quant.
+    pub const Q8_0: Self = Self(8);
     /// 4-bit k-quant.
     pub const Q4_K: Self = Self(12);
+    /// 5-bit k-quant.
+    pub const Q5_K: Self = Self(13);
     /// 6-bit k-quant.
     pub const Q6_K: Self = Self(14);
+    /// 4-bit floats with a power of two as scale.
+    pub const MXFP4: Self = Self(39);
 
     /// Values and bytes per block; nothing for a type Flux does not know.
     pub fn block(self) -> Option<(u64, u64)> {
