@@ -1,14 +1,22 @@
 //! A whole model's graph: embeddings, layers, output (`src/models/*.cpp`).
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::graph::{Elem, Graph, Id, Op};
 use super::net::Net;
+use crate::domain::placement::placement::Home;
+
+/// How often two neighbouring layers are built before another such pair can change nothing.
+const RUN: usize = 3;
+const REPEATS: u32 = 2;
 
 impl Net<'_> {
     /// Builds the graph of a micro-batch in which every token's result is wanted.
     pub(super) fn build(mut self) -> Graph {
         let mut x = self.embed();
         let n_layer = self.layout.n_layer();
-        for layer in 0..n_layer {
+        for layer in self.telling_layers() {
             x = self.block(x, layer, layer + 1 == n_layer);
         }
         let x = if self.late_outputs() { self.wanted(x) } else { x };
@@ -22,6 +30,48 @@ impl Net<'_> {
             self.graph.expand(x);
         }
         self.graph
+    }
+
+    /// The layers to build: of a run of layers alike, with every neighbour they have, only the first few change what is
+    /// allocated. Layers are left out in pairs, because results change places in the buffer from one layer to the next.
+    fn telling_layers(&self) -> Vec<u32> {
+        let likeness = self.likeness();
+        let mut met: BTreeMap<&[u64], u32> = BTreeMap::new();
+        let mut telling = Vec::new();
+        let mut left_out = None;
+        for at in 0..likeness.len() {
+            let times = met.entry(&likeness[(at + 1).saturating_sub(RUN)..=at]).or_default();
+            *times += 1;
+            if *times > REPEATS && at + 1 < likeness.len() {
+                left_out = left_out.xor(Some(at as u32));
+                continue;
+            }
+            telling.extend(left_out.take());
+            telling.push(at as u32);
+        }
+        telling
+    }
+
+    /// A number for each layer, the same for layers whose graphs and placement are the same.
+    fn likeness(&self) -> Vec<u64> {
+        let hash = |layer: u32| {
+            let mut hasher = DefaultHasher::new();
+            self.layer(layer).hash(&mut hasher);
+            self.cache_home(layer).hash(&mut hasher);
+            let n_layer = self.layout.n_layer();
+            self.placement.layer_home(layer, n_layer, self.devices).hash(&mut hasher);
+            hasher
+        };
+        let mut hashers: Vec<DefaultHasher> = (0..self.layout.n_layer()).map(hash).collect();
+        for (tensor, home) in self.layout.tensors.iter().zip(&self.homes.of) {
+            let Some(hasher) = tensor.layer.and_then(|l| hashers.get_mut(l as usize)) else {
+                continue;
+            };
+            // On its device a weight's size does not matter; from RAM it may be copied.
+            let copied = if *home == Home::Host { tensor.bytes.0 } else { 0 };
+            (tensor.name.splitn(3, '.').nth(2), tensor.dims, home, copied).hash(hasher);
+        }
+        hashers.iter().map(Hasher::finish).collect()
     }
 
     /// Token embeddings, and the room for embeddings given instead of tokens.

@@ -57,7 +57,7 @@ pub(super) struct Net<'a> {
     /// Sequences in it.
     pub sequences: u64,
     index: &'a Index<'a>,
-    homes: &'a Homes,
+    pub homes: &'a Homes,
     weights: Vec<Option<Id>>,
     positions: Option<Id>,
     outputs: Option<Id>,
