@@ -19,9 +19,7 @@ impl Net<'_> {
         for layer in self.telling_layers() {
             x = self.block(x, layer, layer + 1 == n_layer);
         }
-        let x = if self.late_outputs() { self.wanted(x) } else { x };
-        let x = self.norm(x, None, "output_norm");
-        self.graph.tensors[x].output = false;
+        let x = self.finish(x);
         if let Some(matrix) = self.output_matrix() {
             let logits = self.multiply(matrix, x);
             self.graph.tensors[logits].output = true;
@@ -91,17 +89,46 @@ impl Net<'_> {
         x
     }
 
+    /// The last norm; models that predict several tokens keep its source or result for that.
+    fn finish(&mut self, x: Id) -> Id {
+        let x = match self.layout.info.architecture.as_str() {
+            "gpt-oss" => {
+                self.graph.tensors[x].output = true;
+                let x = self.wanted(x);
+                self.norm(x, None, "output_norm")
+            }
+            "qwen3next" => {
+                let x = self.norm(x, None, "output_norm");
+                self.graph.tensors[x].output = true;
+                self.wanted(x)
+            }
+            "lfm2" => self.norm(x, None, "token_embd_norm"),
+            _ => self.norm(x, None, "output_norm"),
+        };
+        self.graph.tensors[x].output = true;
+        x
+    }
+
     /// Some models pick the wanted tokens after the last layer, the others within it.
     fn late_outputs(&self) -> bool {
-        self.layout.info.architecture == "gpt-oss"
+        matches!(self.layout.info.architecture.as_str(), "gpt-oss" | "qwen3next")
     }
 
     fn block(&mut self, x: Id, layer: u32, last: bool) -> Id {
         let shape = self.layer(layer);
         let mut residual = x;
         let mut y = self.norm(x, Some(layer), "attn_norm");
+        if self.layout.info.architecture == "qwen3next" {
+            self.graph.expand(y);
+        }
         if let Some(cache) = shape.attention {
-            y = self.attention(y, layer, cache);
+            y = if self.is_latent(layer) {
+                self.latent_attention(y, layer, cache)
+            } else {
+                self.attention(y, layer, cache)
+            };
+        } else if let Some(state) = shape.recurrent {
+            y = self.recurrence(y, layer, state);
         }
         if last && !self.late_outputs() {
             y = self.wanted(y);
@@ -123,7 +150,7 @@ impl Net<'_> {
 }
 
 /// Architectures whose graphs are built here as llama.cpp does (checked against llama-fit-params).
-const KNOWN: [&str; 5] = ["gemma3", "gpt-oss", "llama", "qwen3", "qwen3moe"];
+const KNOWN: [&str; 8] = ["deepseek2", "gemma3", "gpt-oss", "lfm2", "llama", "qwen3", "qwen3moe", "qwen3next"];
 
 /// Is this architecture's graph known?
 pub(super) fn is_known(architecture: &str) -> bool {

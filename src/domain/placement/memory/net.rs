@@ -61,6 +61,7 @@ pub(super) struct Net<'a> {
     weights: Vec<Option<Id>>,
     positions: Option<Id>,
     outputs: Option<Id>,
+    state_rows: Option<Id>,
     caches: [CacheInputs; 2],
 }
 
@@ -87,6 +88,7 @@ impl<'a> Net<'a> {
             weights: vec![None; layout.tensors.len()],
             positions: None,
             outputs: None,
+            state_rows: None,
             caches: [CacheInputs::default(); 2],
         }
     }
@@ -141,6 +143,14 @@ impl<'a> Net<'a> {
     pub(super) fn outputs(&mut self) -> Id {
         let n = self.tokens.min(self.context.batch.max(1));
         *self.outputs.get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
+    }
+
+    /// Which recurrent states the sequences of the micro-batch have.
+    pub(super) fn state_rows(&mut self) -> Id {
+        let n = self.sequences;
+        *self
+            .state_rows
+            .get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
     }
 
     fn cache_inputs(&mut self, cache: AttentionCache) -> &mut CacheInputs {
