@@ -138,14 +138,21 @@ impl Net<'_> {
         if has_ffn_norm && self.has(Some(layer), "post_attention_norm.weight") {
             y = self.norm(y, Some(layer), "post_attention_norm");
         }
-        let residual = self.graph.like(Op::Add, &[y, residual]);
+        let residual = self.add_residual(y, residual);
         let name = if has_ffn_norm { "ffn_norm" } else { "post_attention_norm" };
         let y = self.norm(residual, Some(layer), name);
         let mut y = self.feed_forward(y, layer);
         if self.has(Some(layer), "post_ffw_norm.weight") {
             y = self.norm(y, Some(layer), "post_ffw_norm");
         }
-        self.graph.like(Op::Add, &[y, residual])
+        self.add_residual(y, residual)
+    }
+
+    /// The sum overwrites its first source where it may.
+    fn add_residual(&mut self, y: Id, residual: Id) -> Id {
+        let first = self.layout.info.architecture == "lfm2";
+        let sources = if first { [residual, y] } else { [y, residual] };
+        self.graph.like(Op::Add, &sources)
     }
 }
 

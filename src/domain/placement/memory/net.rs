@@ -61,7 +61,7 @@ pub(super) struct Net<'a> {
     weights: Vec<Option<Id>>,
     positions: Option<Id>,
     outputs: Option<Id>,
-    state_rows: Option<Id>,
+    state_rows: Option<[Id; 2]>,
     caches: [CacheInputs; 2],
 }
 
@@ -145,12 +145,16 @@ impl<'a> Net<'a> {
         *self.outputs.get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
     }
 
-    /// Which recurrent states the sequences of the micro-batch have.
-    pub(super) fn state_rows(&mut self) -> Id {
+    /// Which recurrent states the sequences of the micro-batch have, and which are only moved: none.
+    pub(super) fn state_rows(&mut self) -> [Id; 2] {
+        if let Some(rows) = self.state_rows {
+            return rows;
+        }
         let n = self.sequences;
-        *self
-            .state_rows
-            .get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
+        let all = self.graph.input(&[n], Elem::I32);
+        let rows = [n, 0].map(|n| self.graph.part(all, &[n]));
+        self.state_rows = Some(rows);
+        rows
     }
 
     fn cache_inputs(&mut self, cache: AttentionCache) -> &mut CacheInputs {

@@ -21,17 +21,15 @@ impl Net<'_> {
         let sequences = self.sequences;
         let stored = Stored::Cache(self.cache_home(layer));
         let all = self.graph.stored([values, sequences, 1, 1], bytes, stored);
-        let rows = self.state_rows();
+        let [main, none] = self.state_rows();
         let flat = self.graph.view(Op::Reshape, all, &[values, sequences]);
         let cleared = self.graph.view(Op::View, flat, &[0]);
         self.graph.tensors[cleared].bytes = 0;
         let zeroed = self.graph.view(Op::Scale, cleared, &[0]);
         self.graph.tensors[zeroed].bytes = 0;
         self.graph.expand(zeroed);
-        let main = self.graph.part(rows, &[sequences]);
         let state = self.graph.op(Op::GetRows, &[values, sequences], &[flat, main]);
         self.graph.expand(state);
-        let none = self.graph.part(rows, &[0]);
         let extra = self.graph.op(Op::GetRows, &[values, 0], &[flat, none]);
         let place = self.graph.view(Op::View, all, &[0]);
         self.store_state(extra, place);
@@ -160,7 +158,8 @@ impl Net<'_> {
     fn delta_key(&mut self, y: Id, size: DeltaSize, each: u64) -> Id {
         let n = self.sequences;
         let part = self.graph.part(y, &[size.value, size.keys, each, n]);
-        let normed = self.graph.op(Op::Other, &[size.value, size.keys, each, n], &[part]);
+        let normed = self.graph.like(Op::RmsNorm, &[part]);
+        let normed = self.graph.like(Op::Scale, &[normed]);
         if size.keys == size.heads {
             return normed;
         }
