@@ -64,7 +64,7 @@ impl TensorEntry {
 
 /// What attention keeps for each token in one layer, in values of the cache's type (multi-head latent attention keeps its
 /// latent vector as keys, and no values).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttentionCache {
     /// Values of the K cache per token: `n_embd_k_gqa`.
     pub keys: u64,
@@ -75,7 +75,7 @@ pub struct AttentionCache {
 }
 
 /// What a recurrent layer keeps for each sequence, as 32-bit floats whatever the context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecurrentState {
     /// Values of the convolution state: `n_embd_r`.
     pub convolution: u64,
@@ -84,7 +84,7 @@ pub struct RecurrentState {
 }
 
 /// One block.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LayerShape {
     /// Query heads.
     pub heads: u64,

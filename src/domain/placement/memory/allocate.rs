@@ -73,8 +73,7 @@ impl Allocator {
                 continue;
             };
             let reuse = chunk.max_size as i64 - block.offset as i64 - size as i64;
-            let better =
-                (best_reuse < 0 && reuse > best_reuse) || (reuse >= 0 && reuse < best_reuse);
+            let better = (best_reuse < 0 && reuse > best_reuse) || (reuse >= 0 && reuse < best_reuse);
             if block.size >= size && better {
                 best = Some((c, chunk.free.len() - 1));
                 best_reuse = reuse;
@@ -85,16 +84,9 @@ impl Allocator {
 
     fn new_chunk(&mut self, size: u64) -> (usize, usize) {
         let last = self.chunks.len() + 1 >= MAX_CHUNKS;
-        let room = if last {
-            ENDLESS
-        } else {
-            size.max(self.arena.max_chunk)
-        };
+        let room = if last { ENDLESS } else { size.max(self.arena.max_chunk) };
         self.chunks.push(Chunk {
-            free: vec![Block {
-                offset: 0,
-                size: room,
-            }],
+            free: vec![Block { offset: 0, size: room }],
             max_size: 0,
         });
         (self.chunks.len() - 1, 0)
@@ -116,31 +108,31 @@ impl Allocator {
         Address { chunk: c, offset }
     }
 
+    /// Frees a block and joins it with its neighbours; like ggml in the order of blocks, for empty ones are among them.
     fn give_back(&mut self, address: Address, size: u64) {
         let size = self.aligned(size);
         let free = &mut self.chunks[address.chunk].free;
-        let at = free.partition_point(|b| b.offset < address.offset);
-        let joins_next = free
-            .get(at)
-            .is_some_and(|b| address.offset + size == b.offset);
-        let joins_last = at > 0 && free[at - 1].offset + free[at - 1].size == address.offset;
-        match (joins_last, joins_next) {
-            (true, true) => {
-                free[at - 1].size += size + free[at].size;
-                free.remove(at);
-            }
-            (true, false) => free[at - 1].size += size,
-            (false, true) => {
-                free[at].offset = address.offset;
-                free[at].size += size;
-            }
-            (false, false) => free.insert(
-                at,
-                Block {
-                    offset: address.offset,
-                    size,
-                },
-            ),
+        let touches = |b: &Block| b.offset + b.size == address.offset || address.offset + size == b.offset;
+        let Some(at) = free.iter().position(touches) else {
+            let at = free.partition_point(|b| b.offset < address.offset);
+            let offset = address.offset;
+            free.insert(at, Block { offset, size });
+            return;
+        };
+        let follows = free[at].offset + free[at].size == address.offset;
+        free[at].size += size;
+        let first = if follows {
+            at
+        } else {
+            free[at].offset = address.offset;
+            at.saturating_sub(1)
+        };
+        let Some([one, two]) = free.get(first..first + 2) else {
+            return;
+        };
+        if one.offset + one.size == two.offset {
+            free[first].size += free[first + 1].size;
+            free.remove(first + 1);
         }
     }
 

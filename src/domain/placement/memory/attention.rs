@@ -11,6 +11,8 @@ struct Heads {
     q: Id,
     k: Id,
     v: Id,
+    /// What the output is multiplied by, where queries come with a gate.
+    gate: Option<Id>,
 }
 
 /// CUDA's flash attention aligns the unpacked cache to this many bytes (`fattn-common.cuh`).
@@ -32,6 +34,15 @@ impl Net<'_> {
             Some(rotation) => self.rotate(out, rotation),
             None => out,
         };
+        let out = match heads.gate {
+            Some(gate) => {
+                let ne = self.graph.ne(out);
+                let gate = self.graph.op(Op::Other, &ne, &[gate]);
+                let gate = self.graph.like(Op::Unary, &[gate]);
+                self.graph.like(Op::Mul, &[out, gate])
+            }
+            None => out,
+        };
         self.project(out, Some(layer), "attn_output").unwrap_or(out)
     }
 
@@ -50,11 +61,15 @@ impl Net<'_> {
                 let flat = names.map(|name| self.project(x, Some(layer), name).unwrap_or(x));
                 let mut parts = flat;
                 for (part, [head, n]) in parts.iter_mut().zip(sizes) {
+                    let head = head * if self.graph.ne(*part)[0] == 2 * head * n { 2 } else { 1 };
                     *part = self.graph.view(Op::Reshape, *part, &[head, n, self.tokens]);
                 }
                 parts
             }
         };
+        let gated = self.graph.ne(q)[0] == 2 * shape.key_length;
+        let half = |net: &mut Self| net.graph.part(q, &[shape.key_length, shape.heads, net.tokens]);
+        let (q, gate) = if gated { (half(self), Some(half(self))) } else { (q, None) };
         let q = self.head_norm(q, layer, "attn_q_norm");
         let q = self.turn(q, layer);
         let k = self.head_norm(k, layer, "attn_k_norm");
@@ -64,7 +79,7 @@ impl Net<'_> {
         } else {
             q
         };
-        Heads { q, k, v }
+        Heads { q, k, v, gate }
     }
 
     fn head_norm(&mut self, x: Id, layer: u32, name: &str) -> Id {
@@ -146,7 +161,7 @@ impl Net<'_> {
     }
 
     /// `ggml_set_rows`: the result is the cache itself.
-    fn set_rows(&mut self, cache: Id, rows: Id, cells: Id) {
+    pub(super) fn set_rows(&mut self, cache: Id, rows: Id, cells: Id) {
         let ne = self.graph.ne(cache);
         let id = self.graph.view(Op::SetRows, cache, &ne);
         self.graph.tensors[id].src = vec![rows, cells, cache];
@@ -200,7 +215,7 @@ impl Net<'_> {
     }
 
     /// Bytes CUDA adds for a quantised cache's values as f16.
-    fn unpacked(&self, cache: AttentionCache, cells: u64) -> u64 {
+    pub(super) fn unpacked(&self, cache: AttentionCache, cells: u64) -> u64 {
         if self.tokens < UNPACKED_QUERIES {
             return 0;
         }

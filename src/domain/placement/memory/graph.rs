@@ -217,8 +217,13 @@ impl Graph {
 
     /// A view of a part of a tensor's rows.
     pub(super) fn part(&mut self, of: Id, ne: &[u64]) -> Id {
+        let whole = self.tensors[of].bytes;
         let id = self.view(Op::View, of, ne);
-        self.tensors[id].strided = true;
+        let part = &mut self.tensors[id];
+        // From the first value of the first row to the last of the last (`ggml_nbytes`), which is what a copy takes.
+        let rows = part.ne.iter().rev().copied().find(|n| *n > 1).unwrap_or(1);
+        part.bytes = whole - whole / rows + part.bytes / rows;
+        part.strided = true;
         id
     }
 

@@ -57,10 +57,11 @@ pub(super) struct Net<'a> {
     /// Sequences in it.
     pub sequences: u64,
     index: &'a Index<'a>,
-    homes: &'a Homes,
+    pub homes: &'a Homes,
     weights: Vec<Option<Id>>,
     positions: Option<Id>,
     outputs: Option<Id>,
+    state_rows: Option<[Id; 2]>,
     caches: [CacheInputs; 2],
 }
 
@@ -87,6 +88,7 @@ impl<'a> Net<'a> {
             weights: vec![None; layout.tensors.len()],
             positions: None,
             outputs: None,
+            state_rows: None,
             caches: [CacheInputs::default(); 2],
         }
     }
@@ -148,6 +150,18 @@ impl<'a> Net<'a> {
         *self
             .outputs
             .get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
+    }
+
+    /// Which recurrent states the sequences of the micro-batch have, and which are only moved: none.
+    pub(super) fn state_rows(&mut self) -> [Id; 2] {
+        if let Some(rows) = self.state_rows {
+            return rows;
+        }
+        let n = self.sequences;
+        let all = self.graph.input(&[n], Elem::I32);
+        let rows = [n, 0].map(|n| self.graph.part(all, &[n]));
+        self.state_rows = Some(rows);
+        rows
     }
 
     fn cache_inputs(&mut self, cache: AttentionCache) -> &mut CacheInputs {
