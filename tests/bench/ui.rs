@@ -367,7 +367,7 @@ fn window(screen: &Screen) {
         START_MS,
         "ms",
     );
-    for page in ["ctrl+2", "ctrl+3", "ctrl+4", "ctrl+1"] {
+    for page in ["ctrl+2", "ctrl+3", "ctrl+4", "ctrl+5", "ctrl+1"] {
         window.keys(&[page]);
     }
     let process = format!("/proc/{}", window.process.id());

@@ -3,6 +3,7 @@
 pub mod dashboard;
 pub mod history;
 pub mod machine;
+pub mod placement;
 pub mod session;
 pub mod settings;
 pub mod tune;
@@ -21,6 +22,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Page::Machine => machine::show(ui, state, cx),
         Page::Tune => tune::show(ui, state, cx),
         Page::Dashboard => dashboard::show(ui, state, cx),
+        Page::Placement => placement::show(ui, state, cx),
         Page::History => history::show(ui, state, cx),
         Page::Settings => settings::show(ui, state, cx),
     }
