@@ -169,6 +169,12 @@ pub struct Plan {
     /// Answer for exactly this placement, e.g. "ngl=24" or "ncmoe=8 ub=2048" (repeatable)
     #[arg(long, value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub predict: Vec<String>,
+    /// Measure the best, confirm it against stock and llama.cpp's own fitting, and learn from every run
+    #[arg(long)]
+    pub bench: bool,
+    /// Processes per arm of each confirmation
+    #[arg(long, value_name = "N", requires = "bench", value_parser = clap::value_parser!(u32).range(2..=MAX_COUNT))]
+    pub processes: Option<u32>,
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,

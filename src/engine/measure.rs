@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::doctor::{self, Facts, Level};
-use crate::domain::search::{
-    Driver, Method, Objective, Progress, Remark, SettingsError, Step, Tool, TuneNote,
-};
+use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
@@ -16,7 +14,7 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::{Target, Workplace};
-use super::report;
+use super::{report, settings};
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -125,7 +123,8 @@ impl<'a> Bench<'a> {
                     name: planned.stage.words().to_owned(),
                 });
             }
-            let run = self.measure(&planned, driver.progress(), context)?;
+            let at = driver.progress();
+            let run = self.measure(&planned, (at.done, at.total, at.eta_secs), context)?;
             if run.outcome == RunOutcome::Cancelled {
                 return Err(self.cancelled());
             }
@@ -146,16 +145,34 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Makes one run that no method asked for: measured, stored, announced. `(done, expected)` is where the job is.
+    pub fn one(
+        &mut self,
+        planned: &PlannedRun,
+        (done, total): (u32, u32),
+        context: &mut JobContext,
+    ) -> Result<Run, Ended> {
+        if context.cancel.is_cancelled() {
+            return Err(self.cancelled());
+        }
+        let run = self.measure(planned, (done, total, None), context)?;
+        if run.outcome == RunOutcome::Cancelled {
+            return Err(self.cancelled());
+        }
+        self.store_run(planned, &run, context)?;
+        Ok(run)
+    }
+
     fn measure(
         &self,
         planned: &PlannedRun,
-        progress: &Progress,
+        (done, total, eta_secs): (u32, u32, Option<f64>),
         context: &mut JobContext,
     ) -> Result<Run, Ended> {
         let request = self.request(planned)?;
-        let (done, total) = (u64::from(progress.done), u64::from(progress.total));
+        let (done, total) = (u64::from(done), u64::from(total));
         let cancel = context.cancel.clone();
-        let mut show = |doing: &str| context.progress(done, total, progress.eta_secs, doing);
+        let mut show = |doing: &str| context.progress(done, total, eta_secs, doing);
         show(&planned.purpose);
         Ok(self.ports.runner.run(&request, &cancel, &mut |at| {
             show(&format!(
@@ -170,24 +187,19 @@ impl<'a> Bench<'a> {
             Some(Side::B) => self.other.unwrap_or(&self.place.runtime),
             _ => &self.place.runtime,
         };
-        let wrong = |e: SettingsError| JobError::new("settings", e.to_string());
-        let own = self
-            .place
-            .space
-            .launch(&planned.settings, Tool::Bench)
-            .map_err(wrong)?;
+        let (model, ports) = (&self.place.model, self.ports);
+        let layout = || Ok(ports.models.layout(&model.path)?);
+        let space = &self.place.space;
+        let own = settings::launch(&planned.settings, space, Tool::Bench, runtime, layout)?;
         Ok(RunRequest {
             runtime: runtime.clone(),
             model: self.place.model.path.clone(),
             tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
             launch: joined(&self.place.target, own),
-            expect: self
-                .place
-                .space
-                .expectations(&planned.settings)
-                .map_err(wrong)?,
-            gpu_required: self.place.target.backend != Backend::Cpu,
+            expect: settings::expectations(&planned.settings, space)?,
+            gpu_required: self.place.target.backend != Backend::Cpu
+                && settings::offloads(&planned.settings),
             time_limit_secs: time_limit_secs(
                 self.place.model.file_bytes.0,
                 self.objective.tests(),

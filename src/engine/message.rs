@@ -12,6 +12,7 @@ use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Setti
 use crate::ports::{Notice, PortError, SynthRequest};
 
 use super::bandwidth::BandwidthAsked;
+use super::plan::PlanRequest;
 use super::run::RunRequest;
 
 /// A job's number, never used twice in one process.
@@ -121,6 +122,8 @@ pub enum Command {
     Tune(TuneRequest),
     /// Compare two arms.
     Ab(AbRequest),
+    /// Measure and confirm placements.
+    Plan(Box<PlanRequest>),
     /// Measure what the machine's memories deliver.
     Bandwidth(BandwidthAsked),
     /// Install a llama.cpp build.
@@ -148,6 +151,7 @@ impl Command {
         match self {
             Self::Tune(_) => "tune",
             Self::Ab(_) => "ab",
+            Self::Plan(_) => "plan",
             Self::Bandwidth(_) => "bandwidth",
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
@@ -158,7 +162,7 @@ impl Command {
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {
-            Self::Tune(_) | Self::Ab(_) | Self::Bandwidth(_) => Occupies::Measuring,
+            Self::Tune(_) | Self::Ab(_) | Self::Plan(_) | Self::Bandwidth(_) => Occupies::Measuring,
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
         }

@@ -228,6 +228,7 @@ fn dispatch(
     match command {
         Command::Tune(request) => tune::perform(&request, ports, context),
         Command::Ab(request) => ab::perform(&request, ports, context),
+        Command::Plan(request) => plan::bench::perform(&request, ports, context),
         Command::Bandwidth(asked) => bandwidth::perform(&asked, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),

@@ -66,6 +66,15 @@ fn fit_args(tool: Tool) -> Vec<String> {
     }
 }
 
+/// Do these settings leave work to a GPU? A placement may keep everything in RAM.
+pub fn offloads(settings: &Settings) -> bool {
+    let Some(text) = settings.0.get(PLACEMENT).filter(|t| *t != words::FIT) else {
+        return true;
+    };
+    let read = words::parse(text, &ContextParams::default());
+    read.map_or(true, |w| w.placement.n_gpu_layers != Some(0))
+}
+
 /// Record fields that must read back for a placement.
 ///
 /// # Errors

@@ -21,6 +21,19 @@ pub enum SessionKind {
     Tune,
     /// `flux ab`.
     Ab,
+    /// `flux plan --bench`.
+    Plan,
+}
+
+impl SessionKind {
+    /// The kind in a word, as its command is called.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tune => "tune",
+            Self::Ab => "ab",
+            Self::Plan => "plan",
+        }
+    }
 }
 
 /// A session as it begins: all that is needed to judge and to resume it.

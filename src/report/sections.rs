@@ -29,10 +29,7 @@ pub(super) fn verdict(story: &Story) -> String {
         }
         _ => story.judgement(),
     };
-    let kind = match begun.kind {
-        SessionKind::Tune => "tune",
-        SessionKind::Ab => "ab",
-    };
+    let kind = begun.kind.word();
     let ended = session.end.as_ref().map_or_else(
         || "not ended".to_owned(),
         |end| format!("ended {}", moment(end.ended_at)),

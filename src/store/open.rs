@@ -30,8 +30,11 @@ const SCRIPTS: [&str; 3] = [
 ];
 const STEPS: &[M] = &[M::up(SCRIPTS[0]), M::up(SCRIPTS[1]), M::up(SCRIPTS[2])];
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = SCRIPTS.len() as i64;
-const _: () = assert!(STEPS.len() == SCRIPTS.len(), "one step per format");
+const FORMAT: i64 = 3;
+const _: () = assert!(
+    STEPS.len() == FORMAT as usize && SCRIPTS.len() == FORMAT as usize,
+    "one step per format"
+);
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
 const BUSY: Duration = Duration::from_secs(10);
 

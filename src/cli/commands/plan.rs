@@ -1,20 +1,29 @@
-//! `flux plan`: where each tensor should live, predicted.
+//! `flux plan`: where each tensor should live, predicted or measured.
 
 use crate::cli::args::Plan;
 use crate::cli::error::CliResult;
+use crate::cli::job::Jobs;
 use crate::cli::output::Output;
 use crate::cli::render::placement;
+use crate::engine::message::Command;
 use crate::engine::plan::{self, PlanRequest};
 
 use super::open::Place;
 
-/// Prints the plan.
+/// Prints the plan, after measuring it where that was asked.
 ///
 /// # Errors
-/// As [`plan::predicted`].
+/// As [`plan::predicted`] and the job.
 pub fn run(args: Plan, place: &Place, output: &Output) -> CliResult {
-    let ports = place.look_as(&args.machine, output)?;
-    let document = plan::predicted(&request(args), &ports)?;
+    let document = if args.bench {
+        let ports = place.measure(&args.machine, output)?;
+        let mut jobs = Jobs::start(ports)?;
+        let request = Box::new(request(args));
+        serde_json::from_value(jobs.run(Command::Plan(request), output)?)?
+    } else {
+        let ports = place.look_as(&args.machine, output)?;
+        plan::predicted(&request(args), &ports)?
+    };
     for notice in &document.notices {
         output.notice(notice);
     }
@@ -33,6 +42,7 @@ fn request(args: Plan) -> PlanRequest {
         request_shape: args.request,
         learn_from: args.learn_from,
         predict: args.predict,
+        processes: args.processes,
         ..PlanRequest::new(args.model)
     }
 }

@@ -25,10 +25,11 @@ pub fn profile(of: &BandwidthProfile, style: Style) -> String {
         table.row([
             path_words(path.path).to_owned(),
             path.device.as_deref().map_or_else(String::new, clean),
-            path.device
-                .is_none()
-                .then(|| path.threads.to_string())
-                .unwrap_or_default(),
+            if path.device.is_none() {
+                path.threads.to_string()
+            } else {
+                String::new()
+            },
             bandwidth_words(path.median()),
             bandwidth_words(slowest),
             bandwidth_words(fastest),

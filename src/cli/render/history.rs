@@ -43,10 +43,7 @@ pub fn list(sessions: &[SessionLine], style: Style) -> String {
 
 /// `tune`, `ab`, with a word for a simulated machine.
 pub fn kind(kind: SessionKind, simulated: bool) -> String {
-    let name = match kind {
-        SessionKind::Tune => "tune",
-        SessionKind::Ab => "ab",
-    };
+    let name = kind.word();
     if simulated {
         format!("{name} (simulated)")
     } else {

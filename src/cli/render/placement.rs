@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
-use crate::domain::text::{clean, shell_command};
+use crate::domain::text::{clean, settings_words, shell_command};
 use crate::domain::types::Bytes;
-use crate::engine::plan::{CandidateDocument, FitDocument, PlanDocument};
+use crate::engine::plan::{BenchDocument, CandidateDocument, FitDocument, PlanDocument};
 
 use super::table::{Align, Table};
 
@@ -19,6 +19,9 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
             style.heading("No placement of this model fits the memory that may be used")
         ),
     };
+    if let Some(bench) = &document.bench {
+        let _ = write!(text, "\n{}", measured(bench, style));
+    }
     if !document.candidates.is_empty() {
         let _ = write!(text, "\n{}", candidates(&document.candidates, style));
     }
@@ -164,6 +167,50 @@ fn memory(candidate: &CandidateDocument, style: Style) -> String {
         ]);
     }
     format!("{}\n{}", style.heading("Memory"), table.render(2, style))
+}
+
+/// Every arm measured, and what the confirmations came to.
+fn measured(bench: &BenchDocument, style: Style) -> String {
+    let mut table = Table::new(&[
+        ("Measured", Align::Left),
+        ("tg tok/s", Align::Right),
+        ("pp tok/s", Align::Right),
+        ("predicted tg", Align::Right),
+        ("", Align::Left),
+    ]);
+    let arms = std::iter::once(&bench.stock).chain(&bench.fit);
+    for arm in arms.chain(&bench.placements) {
+        let number = |n: Option<f64>| n.map_or_else(|| "–".to_owned(), rate);
+        table.row([
+            clean(&settings_words(&arm.settings)),
+            number(arm.tg),
+            number(arm.pp),
+            number(arm.predicted_tg),
+            arm.failure.as_deref().map(clean).unwrap_or_default(),
+        ]);
+    }
+    let mut text = format!(
+        "{}\n{}",
+        style.heading("Benchmarks"),
+        table.render(2, style)
+    );
+    for confirmation in &bench.confirmations {
+        let _ = writeln!(
+            text,
+            "  {}: {}",
+            clean(&settings_words(&confirmation.settings)),
+            clean(&confirmation.reason)
+        );
+    }
+    let _ = writeln!(text, "\n{}", style.heading(&clean(&bench.reason)));
+    if let Some(profile) = bench.profile {
+        let _ = writeln!(
+            text,
+            "Stored as profile {profile} of session {}",
+            bench.session
+        );
+    }
+    text
 }
 
 fn predicted(candidate: &CandidateDocument, style: Style) -> String {

@@ -174,8 +174,15 @@ impl<'a> Planner<'a> {
     /// The fastest of each tier, exactly judged; the first is the plan.
     pub fn best(&self, ask: &Ask, of_each: usize) -> Vec<Candidate> {
         let mut counts: HashMap<Tier, usize> = HashMap::new();
-        let mut best = Vec::new();
+        let mut best: Vec<Candidate> = Vec::new();
         for candidate in self.candidates(ask) {
+            // Of one placement the fastest micro-batch stands for all.
+            let same = |c: &Candidate| {
+                c.placement == candidate.placement && c.context.type_k == candidate.context.type_k
+            };
+            if best.iter().any(same) {
+                continue;
+            }
             let count = counts.entry(candidate.tier).or_default();
             if *count == of_each {
                 continue;
@@ -187,6 +194,45 @@ impl<'a> Planner<'a> {
             }
         }
         best
+    }
+
+    /// One step from a placement: a layer more or less on the devices, a layer's class more or less in RAM, the micro-batch
+    /// doubled or halved. Those that fit, the fastest first.
+    pub fn neighbours(&self, at: &Placement, context: &ContextParams, ask: &Ask) -> Vec<Candidate> {
+        let all = self.footprint.n_layer() + 1;
+        let mut steps = Vec::new();
+        let mut step = |placement: Placement, micro_batch: u64| {
+            let context = ContextParams {
+                micro_batch,
+                batch: context.batch.max(micro_batch),
+                ..context.clone()
+            };
+            steps.push((placement, context));
+        };
+        let own = context.micro_batch;
+        for micro_batch in [own * 2, own / 2] {
+            if ask.micro_batches.contains(&micro_batch) {
+                step(at.clone(), micro_batch);
+            }
+        }
+        let offloaded = at.offloaded(all - 1, self.devices());
+        let kept: u32 = at.host_tensors.iter().map(|k| k.layers.len() as u32).sum();
+        for by in [-2i64, -1, 1, 2] {
+            let moved = |n: u32| u32::try_from(i64::from(n) + by).ok().filter(|n| *n <= all);
+            if at.n_cpu_moe == 0 && kept == 0 && self.devices() > 0 {
+                let kind = Kind::Layers;
+                let next = moved(offloaded).filter(|n| *n > 0);
+                let spread = next.and_then(|n| self.spread(Placement::layers(n), kind, context));
+                spread.into_iter().for_each(|p| step(p, own));
+            } else if let Some(n) = moved(at.n_cpu_moe.max(kept)).filter(|n| *n > 0 && *n < all) {
+                let split = self.class_split(self.host_class(), n, context);
+                split.into_iter().for_each(|p| step(p, own));
+            }
+        }
+        let judged = steps.iter().map(|(p, c)| self.judge(p, c, ask));
+        let mut found: Vec<Candidate> = judged.filter(Candidate::fits).collect();
+        found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        found
     }
 
     /// One placement, exactly judged, whether it fits or not.

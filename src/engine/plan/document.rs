@@ -15,7 +15,7 @@ use crate::ports::Notice;
 
 use super::super::message::JobError;
 use super::super::report::{ModelDocument, SCHEMA};
-use super::{MeasuredPlacement, PlanBase};
+use super::{BenchDocument, MeasuredPlacement, PlanBase};
 
 /// `flux plan --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct PlanDocument {
     pub predictions: Vec<CandidateDocument>,
     /// The plan; `None` where nothing fits.
     pub chosen: Option<CandidateDocument>,
+    /// What benchmarking came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<BenchDocument>,
     /// What the user should know.
     pub notices: Vec<Notice>,
 }
@@ -227,6 +230,7 @@ impl PlanDocument {
             chosen: candidates.first().cloned(),
             candidates,
             predictions,
+            bench: None,
             notices: base.notices.clone(),
         })
     }

@@ -9,7 +9,7 @@ use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
 use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::types::{BufferUse, Fingerprint, RunOutcome, TestSamples};
-use crate::ports::{SessionFilter, Standing};
+use crate::ports::SessionFilter;
 
 use super::super::Ports;
 use super::super::message::JobError;
@@ -72,7 +72,7 @@ pub(super) fn stored(
     };
     let mut found = Vec::new();
     for line in ports.store.find_sessions(&filter)?.lines {
-        if line.simulated != simulated || line.state.map(Standing::Ended).is_none() {
+        if line.simulated != simulated {
             continue;
         }
         for head in ports.store.run_heads(line.id)? {

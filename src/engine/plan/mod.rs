@@ -1,6 +1,7 @@
 //! `flux plan`: where each tensor of a model should live on this machine, predicted from what was measured of it (paper
 //! section 5).
 
+pub mod bench;
 mod document;
 mod evidence;
 mod memories;
@@ -27,6 +28,7 @@ use crate::ports::{Notice, NoticeLevel};
 use super::Ports;
 use super::message::{JobError, USAGE};
 
+pub use bench::BenchDocument;
 pub use document::{
     CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, PlanDocument,
 };
@@ -66,6 +68,8 @@ pub struct PlanRequest {
     pub learn_from: Vec<PathBuf>,
     /// Placements to answer for exactly, in the words of [`words`].
     pub predict: Vec<String>,
+    /// Processes per arm of each confirmation, instead of the planned number.
+    pub processes: Option<u32>,
 }
 
 impl PlanRequest {
@@ -84,6 +88,7 @@ impl PlanRequest {
             request_shape: RequestShape::default(),
             learn_from: Vec::new(),
             predict: Vec::new(),
+            processes: None,
         }
     }
 }

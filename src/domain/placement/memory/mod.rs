@@ -65,7 +65,8 @@ pub struct DeviceMemory {
     pub output: Bytes,
     /// What a plan may use of this memory.
     pub usable: Bytes,
-    /// The largest single allocation: all weights of a device are one buffer unless its backend splits them.
+    /// The largest single allocation: a tensor of the weights, or a layer's cache. llama.cpp splits all that is more than a
+    /// device's largest buffer between tensors.
     pub largest_buffer: Bytes,
     /// Largest buffer the device can allocate, where it says so.
     pub max_buffer: Option<Bytes>,
@@ -90,6 +91,11 @@ impl DeviceMemory {
     /// Is there room for all of it, in buffers the device can allocate (case C12)?
     pub fn fits(&self) -> bool {
         self.excess() == Bytes(0) && !self.buffer_too_large()
+    }
+
+    /// One allocation more: the largest counts.
+    fn holds(&mut self, bytes: u64) {
+        self.largest_buffer = self.largest_buffer.max(Bytes(bytes));
     }
 
     fn buffer_too_large(&self) -> bool {
@@ -150,16 +156,20 @@ pub fn memory(
         let i = slot(*home);
         let bytes = weights::allocated(tensor, backend(i));
         all[i].weights.entry(tensor.class).or_default().0 += bytes;
+        all[i].holds(bytes);
         if let Some(home) = homes.tied.filter(|_| tensor.name == "token_embd.weight") {
             let i = slot(home);
             let bytes = weights::allocated(tensor, backend(i));
             all[i].weights.entry(TensorClass::Output).or_default().0 += bytes;
+            all[i].holds(bytes);
         }
     }
     let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
     for (layer, shape) in layout.layers.iter().enumerate() {
         let i = slot(placement.cache_home(layer as u32, layout.n_layer(), n));
-        all[i].kv.0 += cache::layer_bytes(context, shape).0;
+        let bytes = cache::layer_bytes(context, shape).0;
+        all[i].kv.0 += bytes;
+        all[i].holds(bytes);
     }
     let known = model::is_known(&layout.info.architecture);
     let compute = compute::buffers(layout, placement, context, memories, &homes);
@@ -171,7 +181,6 @@ pub fn memory(
             false => Basis::Guessed,
         };
         device.kv_basis = if exact { Basis::Exact } else { Basis::Guessed };
-        device.largest_buffer = device.compute.max(device.kv).max(device.model());
     }
     all[n].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
     all

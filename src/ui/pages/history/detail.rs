@@ -97,7 +97,7 @@ fn facts_row(ui: &mut Ui, view: Option<&SessionView>, alone: bool) -> bool {
 fn facts(view: &SessionView) -> String {
     let kind = match view.kind {
         SessionKind::Tune => "tune",
-        SessionKind::Ab => "ab",
+        kind => kind.word(),
     };
     format!(
         "Session {}: {kind} for {} · {}",

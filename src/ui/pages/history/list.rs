@@ -41,6 +41,7 @@ pub fn filters(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         (None, "Any kind".to_owned()),
         (Some(SessionKind::Tune), "tune".to_owned()),
         (Some(SessionKind::Ab), "ab".to_owned()),
+        (Some(SessionKind::Plan), "plan".to_owned()),
     ];
     select(ui, "Kind", &mut filter.kind, &kinds);
     let ended = |state| Some(Standing::Ended(state));
@@ -196,7 +197,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
             cells.text(clean(&line.model));
             cells.muted(match line.kind {
                 SessionKind::Tune => line.goal.to_string(),
-                SessionKind::Ab => format!("{}, ab", line.goal),
+                kind => format!("{}, {}", line.goal, kind.word()),
             });
             cells.add(|ui| outcome(ui, line));
             figures(cells, line, wide);

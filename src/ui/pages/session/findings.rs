@@ -116,6 +116,7 @@ const fn more_runs(kind: SessionKind) -> &'static str {
             "Measure again with more processes per arm: they are among the rarely needed choices of the goal"
         }
         SessionKind::Ab => "Compare again with more processes per arm: flux ab has --processes",
+        SessionKind::Plan => "Measure again with more processes per arm: flux plan has --processes",
     }
 }
 
@@ -162,7 +163,7 @@ fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
     }
     let title = match view.kind {
         SessionKind::Tune => "Checked before saving",
-        SessionKind::Ab => "Also measured",
+        SessionKind::Ab | SessionKind::Plan => "Also measured",
     };
     Card::new(title).show(ui, |ui| {
         let columns = [

@@ -1,0 +1,523 @@
+//! `flux plan --bench` (paper section 5): stock and llama.cpp's own fitting first, the best few predictions, the neighbours of
+//! the fastest, and A-B-B-A confirmations of it against the runner-up, the fitting and stock. Every run feeds the fit.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::placement::planner::{Candidate, Tier};
+use crate::domain::placement::words::{FIT, Spoken};
+use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, plan};
+use crate::domain::types::{
+    Goal, PlannedRun, Profile, RequestShape, Run, RunOutcome, Settings, Stage, Verdict,
+};
+use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
+
+use super::super::Ports;
+use super::super::install::to_json;
+use super::super::job::{Ended, JobContext};
+use super::super::measure::{Bench, joined};
+use super::super::message::{JobError, StageInfo};
+use super::super::prepare::Workplace;
+use super::super::report::{
+    self, AbDocument, ArmDocument, ConfirmationDocument, ModelDocument, Overhead,
+};
+use super::super::settings::{PLACEMENT, launch};
+use super::super::tune::{begin, close};
+use super::{FitDocument, PlanBase, PlanDocument, PlanRequest, base};
+
+/// Predictions measured before the neighbours: one of each tier at most.
+const FIRST: usize = 4;
+/// Neighbours of the fastest that are measured.
+const NEIGHBOURS: usize = 3;
+/// A tier whose best is predicted this many times slower than the plan is not worth its time.
+const TOO_SLOW: f64 = 8.0;
+/// A runner-up this near is confirmed against the fastest: processes of hybrid placements vary by so much (paper section 7).
+const NEAR: f64 = 1.15;
+/// Repetitions of a screening run (paper section 3).
+const REPETITIONS: u32 = 3;
+/// Processes per arm of each confirmation, unless told otherwise: the method's fewest.
+const PROCESSES: u32 = 4;
+/// Measured below this share of the prediction on a device that is nearly full: spilled into shared memory (case C16).
+const SPILLED: f64 = 0.5;
+/// … nearly full: this share of what may be used.
+const NEARLY_FULL: f64 = 0.9;
+
+/// What benchmarking came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BenchDocument {
+    /// The stored session.
+    pub session: i64,
+    /// Stock, with what became of it.
+    pub stock: ArmResult,
+    /// llama.cpp's own fitting, where the build has it.
+    pub fit: Option<ArmResult>,
+    /// Every placement measured, in order.
+    pub placements: Vec<ArmResult>,
+    /// Confirmations, in order.
+    pub confirmations: Vec<ConfirmationDocument>,
+    /// The settings to use.
+    pub settings: Settings,
+    /// Verdict of the last confirmation.
+    pub verdict: Option<Verdict>,
+    /// What it came to, in a sentence.
+    pub reason: String,
+    /// The profile stored.
+    pub profile: Option<i64>,
+}
+
+/// One arm, measured once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmResult {
+    /// Settings.
+    pub settings: Settings,
+    /// Generated tokens per second.
+    pub tg: Option<f64>,
+    /// Prompt tokens per second.
+    pub pp: Option<f64>,
+    /// Predicted generated tokens per second.
+    pub predicted_tg: Option<f64>,
+    /// Why there is no number, or why it does not count.
+    pub failure: Option<String>,
+}
+
+impl ArmResult {
+    fn cost(&self, goal: Goal, shape: RequestShape) -> Option<f64> {
+        let (tg, pp) = (self.tg?, self.pp?);
+        let counted = self.failure.is_none();
+        counted.then(|| match goal {
+            Goal::Prompt => 1.0 / pp,
+            Goal::Request => {
+                f64::from(shape.prompt_tokens) / pp + f64::from(shape.generated_tokens) / tg
+            }
+            Goal::Generation | Goal::Energy => 1.0 / tg,
+        })
+    }
+}
+
+/// The job's state between its steps.
+struct Session<'a, 'b> {
+    request: &'a PlanRequest,
+    ports: &'a Ports,
+    bench: Bench<'a>,
+    context: &'b mut JobContext,
+    confirmations: Vec<ConfirmationDocument>,
+    last: Option<AbOutcome>,
+    done: u32,
+    expected: u32,
+}
+
+/// Measures, confirms, recalibrates, stores.
+///
+/// # Errors
+/// As [`base`]; no build with llama-bench; nothing fits; the store cannot be written; cancelled.
+pub fn perform(
+    request: &PlanRequest,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let begun = ports.clock.elapsed();
+    let _measuring = ports.store.begin_measuring()?;
+    let before = base(request, ports)?;
+    let device = (!request.devices.is_empty()).then(|| request.devices.join("/"));
+    let place = Workplace::read(
+        &request.model,
+        request.runtime.as_deref(),
+        device.as_deref(),
+        request.memory_reserve,
+        ports,
+    )?;
+    let tests = plan::workload(plan::PROMPT, plan::GENERATED, 0, false);
+    let objective = Objective::new(request.goal, request.request_shape, tests)
+        .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;
+    let session = begin(
+        &place,
+        SessionKind::Plan,
+        request.goal,
+        to_json(request)?,
+        ports,
+    )?;
+    let expected = 2 + FIRST + NEIGHBOURS + 6 * PROCESSES as usize;
+    let stages = vec![StageInfo {
+        name: "placements".to_owned(),
+        runs: expected as u32,
+    }];
+    context.started("plan", Some(session), stages, Some(objective.primary()));
+    let mut work = Session {
+        request,
+        ports,
+        bench: Bench::new(ports, &place, &objective, session),
+        context,
+        confirmations: Vec::new(),
+        last: None,
+        done: 0,
+        expected: expected as u32,
+    };
+    let result = work.run(&before);
+    let overhead = Overhead::new(
+        ports.clock.elapsed().saturating_sub(begun),
+        work.bench.run_secs,
+    );
+    let (summary, document) = match result {
+        Ok(bench) => {
+            let summary = work.summary(&bench, overhead);
+            let verdict = bench.verdict;
+            let after = base(request, ports)?;
+            let mut document = PlanDocument::of(&after, &request.predict)?;
+            document.bench = Some(bench);
+            (Ok((to_json(&summary)?, verdict)), Some(to_json(&document)?))
+        }
+        Err(ended) => (Err(ended), None),
+    };
+    let stored = close(ports, session, summary)?;
+    Ok(document.unwrap_or(stored))
+}
+
+impl Session<'_, '_> {
+    fn run(&mut self, before: &PlanBase) -> Result<BenchDocument, Ended> {
+        self.bench.tell_conditions(self.context)?;
+        let stock = self.arm(&Settings::stock(), "stock", None)?;
+        let flags = &self.bench.place.runtime.bench_flags;
+        let fit = match flags.contains("--fit-target") {
+            true => Some(self.arm(&placed(FIT), "llama.cpp's own fitting", None)?),
+            false => None,
+        };
+        let mut placements = Vec::new();
+        for candidate in first(before) {
+            placements.push(self.candidate(&candidate)?);
+        }
+        let learned = base(self.request, self.ports)?;
+        if let Some(best) = self.fastest(&placements) {
+            for candidate in neighbours(&learned, &best, &placements) {
+                placements.push(self.candidate(&candidate)?);
+            }
+        }
+        let mut document = self.confirm(stock, fit, placements)?;
+        document.profile = self.save(&document)?;
+        self.keep_fit()?;
+        Ok(document)
+    }
+
+    /// One process of an arm.
+    fn arm(
+        &mut self,
+        settings: &Settings,
+        purpose: &str,
+        predicted: Option<&Candidate>,
+    ) -> Result<ArmResult, Ended> {
+        let planned = PlannedRun {
+            stage: Stage::Screening,
+            side: None,
+            settings: settings.clone(),
+            repetitions: REPETITIONS,
+            early_stop: None,
+            log_buffers: true,
+            purpose: purpose.to_owned(),
+        };
+        let run = self
+            .bench
+            .one(&planned, (self.done, self.expected), self.context)?;
+        self.done += 1;
+        Ok(result(settings, &run, predicted))
+    }
+
+    fn candidate(&mut self, candidate: &Candidate) -> Result<ArmResult, Ended> {
+        let text = Spoken(&candidate.placement, &candidate.context).to_string();
+        let arm = self.arm(&placed(&text), &text, Some(candidate))?;
+        if arm.failure.is_some() && arm.tg.is_some() {
+            let told = format!("{text}: {}", arm.failure.as_deref().unwrap_or_default());
+            self.context.notice(NoticeLevel::Warning, "spilled", told);
+        }
+        let place = self.bench.place;
+        self.ports.store.append_placement(&NewPlacement {
+            session: Some(self.bench.session),
+            at: self.ports.clock.now(),
+            fingerprint: place.fingerprint.clone(),
+            model_digest: place.model.digest.clone(),
+            document: to_json(&arm)?,
+        })?;
+        Ok(arm)
+    }
+
+    fn fastest(&self, arms: &[ArmResult]) -> Option<ArmResult> {
+        self.ranked(arms).into_iter().next()
+    }
+
+    fn ranked(&self, arms: &[ArmResult]) -> Vec<ArmResult> {
+        let cost = |arm: &ArmResult| arm.cost(self.request.goal, self.request.request_shape);
+        let mut ranked: Vec<ArmResult> =
+            arms.iter().filter(|a| cost(a).is_some()).cloned().collect();
+        let order = |a: &ArmResult| cost(a).unwrap_or(f64::INFINITY);
+        ranked.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        ranked
+    }
+
+    /// The fastest against the runner-up, then against llama.cpp's fitting and stock, as far as they run.
+    fn confirm(
+        &mut self,
+        stock: ArmResult,
+        fit: Option<ArmResult>,
+        placements: Vec<ArmResult>,
+    ) -> Result<BenchDocument, Ended> {
+        let ranked = self.ranked(&placements);
+        let Some(mut winner) = ranked.first().cloned() else {
+            return Err(
+                JobError::new("no-placement", "no placement of this model ran here")
+                    .hint("see each run's failure with `flux show`")
+                    .into(),
+            );
+        };
+        let cost = |a: &ArmResult| a.cost(self.request.goal, self.request.request_shape);
+        let near = ranked.get(1).filter(|second| {
+            let pair = cost(second).zip(cost(&winner));
+            pair.is_some_and(|(second, first)| second < first * NEAR)
+        });
+        if let Some(second) = near.cloned()
+            && self.against(&winner.settings, &second.settings)? == Some(Verdict::Improved)
+        {
+            winner = second;
+        }
+        let mut verdict = None;
+        let mut lost_to = None;
+        for (name, other) in [
+            ("llama.cpp's own fitting", fit.as_ref()),
+            ("stock", Some(&stock)),
+        ] {
+            let Some(other) = other.filter(|o| o.tg.is_some()) else {
+                continue;
+            };
+            verdict = self.against(&other.settings, &winner.settings)?;
+            if verdict != Some(Verdict::Improved) && lost_to.is_none() {
+                lost_to = Some((name, other.settings.clone()));
+            }
+        }
+        let placement = winner
+            .settings
+            .0
+            .get(PLACEMENT)
+            .cloned()
+            .unwrap_or_default();
+        let (settings, reason) = match &lost_to {
+            Some((name, settings)) => (
+                settings.clone(),
+                format!("{placement} is not shown to be faster than {name}, which stays"),
+            ),
+            None if verdict.is_none() => (
+                winner.settings.clone(),
+                format!("stock does not run here: {placement} does"),
+            ),
+            None => (winner.settings.clone(), format!("{placement} is faster")),
+        };
+        Ok(BenchDocument {
+            session: self.bench.session,
+            stock,
+            fit,
+            placements,
+            confirmations: std::mem::take(&mut self.confirmations),
+            settings,
+            verdict: if lost_to.is_some() {
+                self.last_verdict()
+            } else {
+                verdict
+            },
+            reason,
+            profile: None,
+        })
+    }
+
+    fn last_verdict(&self) -> Option<Verdict> {
+        self.last.as_ref().and_then(|l| l.verdict)
+    }
+
+    /// An interleaved confirmation; `None` where an arm fails in it.
+    fn against(&mut self, a: &Settings, b: &Settings) -> Result<Option<Verdict>, Ended> {
+        let plan = AbPlan {
+            objective: self.bench.objective.clone(),
+            a: a.clone(),
+            b: b.clone(),
+            repetitions: Some(REPETITIONS),
+            processes: Some(self.request.processes.unwrap_or(PROCESSES)),
+        };
+        let mut driver: Ab = Driver::new(plan);
+        let outcome = self.bench.drive(&mut driver, self.context)?;
+        let judged = outcome.confirmation.as_ref();
+        self.confirmations
+            .extend(judged.map(report::confirmation_document));
+        let verdict = outcome.verdict;
+        self.last = Some(outcome);
+        Ok(verdict)
+    }
+
+    /// A profile of a placement that beat what it was confirmed against.
+    fn save(&self, document: &BenchDocument) -> Result<Option<i64>, Ended> {
+        let (place, ports) = (self.bench.place, self.ports);
+        let won = document.verdict == Some(Verdict::Improved) && !document.settings.is_stock();
+        let verdicts = ports.store.verdicts(self.bench.session)?;
+        let confirmed = verdicts
+            .iter()
+            .rev()
+            .find(|v| v.settings == document.settings && v.verdict == Verdict::Improved);
+        let Some(verdict) = confirmed.filter(|_| won) else {
+            return Ok(None);
+        };
+        let written = |tool| {
+            let layout = || Ok(ports.models.layout(&place.model.path)?);
+            launch(
+                &document.settings,
+                &place.space,
+                tool,
+                &place.runtime,
+                layout,
+            )
+        };
+        let profile = Profile {
+            id: 0,
+            session: self.bench.session,
+            fingerprint: place.fingerprint.hash.clone(),
+            runtime_digest: place.runtime.digest.clone(),
+            model_digest: place.model.digest.clone(),
+            goal: self.request.goal,
+            bench: joined(&place.target, written(crate::domain::search::Tool::Bench)?),
+            server: joined(&place.target, written(crate::domain::search::Tool::Server)?),
+            settings: document.settings.clone(),
+            created_at: ports.clock.now(),
+            simulated: place.machine.simulated,
+        };
+        let runs = ports.store.run_heads(self.bench.session)?;
+        let introduced = runs
+            .iter()
+            .find(|r| r.planned.settings == document.settings);
+        let introduced = introduced.map(|r| (PLACEMENT.to_owned(), r.id));
+        Ok(Some(ports.store.save_profile(&NewProfile {
+            profile,
+            introduced_by: introduced.into_iter().collect(),
+            verdict_id: verdict.id,
+        })?))
+    }
+
+    /// The fit after everything, with its error: the history of what predictions were worth.
+    fn keep_fit(&self) -> Result<(), Ended> {
+        let after = base(self.request, self.ports)?;
+        let document = to_json(&FitDocument::of(&after))?;
+        let now = self.ports.clock.now();
+        self.ports
+            .store
+            .append_fit(&self.bench.place.fingerprint, now, &document)?;
+        Ok(())
+    }
+
+    /// What the history shows of the session: its last comparison.
+    fn summary(&self, bench: &BenchDocument, overhead: Overhead) -> AbDocument {
+        let place = self.bench.place;
+        let arm = |settings: &Settings| ArmDocument {
+            arm: settings.to_string(),
+            settings: settings.clone(),
+            runtime: place.runtime.name.clone(),
+        };
+        let last = self.last.as_ref().and_then(|l| l.confirmation.as_ref());
+        let baseline = Settings::stock();
+        AbDocument {
+            schema: report::SCHEMA,
+            session: Some(self.bench.session),
+            fingerprint: place.fingerprint.hash.clone(),
+            model: ModelDocument {
+                name: place.model.name.clone(),
+                path: place.model.path.clone(),
+                digest: None,
+            },
+            goal: Some(self.request.goal),
+            primary: self.bench.objective.primary(),
+            a: arm(&baseline),
+            b: arm(last.map_or(&bench.settings, |c| &c.settings)),
+            confirmation: last.map(report::confirmation_document),
+            verdict: bench.verdict,
+            reason: bench.reason.clone(),
+            notices: Vec::new(),
+            overhead: Some(overhead),
+        }
+    }
+}
+
+/// The settings that are a placement.
+fn placed(text: &str) -> Settings {
+    Settings::stock().with(PLACEMENT, text)
+}
+
+/// The best of each tier that is worth measuring, the plan first.
+fn first(base: &PlanBase) -> Vec<Candidate> {
+    let mut tiers: Vec<Tier> = Vec::new();
+    let mut chosen: Vec<Candidate> = Vec::new();
+    for candidate in base.best() {
+        let slow = chosen
+            .first()
+            .is_some_and(|best| candidate.cost > best.cost * TOO_SLOW);
+        if tiers.contains(&candidate.tier) || slow || chosen.len() == FIRST {
+            continue;
+        }
+        tiers.push(candidate.tier);
+        chosen.push(candidate);
+    }
+    chosen
+}
+
+/// Candidates one step from the fastest that are not measured yet, by what the recalibrated model says.
+fn neighbours(base: &PlanBase, best: &ArmResult, measured: &[ArmResult]) -> Vec<Candidate> {
+    let Some(text) = best.settings.0.get(PLACEMENT) else {
+        return Vec::new();
+    };
+    let Ok(at) = base.predict(text) else {
+        return Vec::new();
+    };
+    let planner = base.planner();
+    let mut near = planner.neighbours(&at.placement, &at.context, &base.ask);
+    let known = |c: &Candidate| {
+        let text = Spoken(&c.placement, &c.context).to_string();
+        measured
+            .iter()
+            .any(|m| m.settings.0.get(PLACEMENT) == Some(&text))
+    };
+    near.retain(|c| !known(c));
+    near.truncate(NEIGHBOURS);
+    near
+}
+
+fn result(settings: &Settings, run: &Run, predicted: Option<&Candidate>) -> ArmResult {
+    let mut arm = ArmResult {
+        settings: settings.clone(),
+        tg: None,
+        pp: None,
+        predicted_tg: predicted.map(|c| c.predicted.tg),
+        failure: None,
+    };
+    match &run.outcome {
+        RunOutcome::Valid { tests } => {
+            let mean = |prompt| {
+                tests
+                    .iter()
+                    .find(|t| t.test.is_prompt() == prompt)
+                    .map(crate::domain::types::TestSamples::mean_rate)
+            };
+            arm.tg = mean(false);
+            arm.pp = mean(true);
+        }
+        RunOutcome::Failed { failure, .. } => arm.failure = Some(failure.to_string()),
+        RunOutcome::StoppedEarly { .. } => arm.failure = Some("stopped early".to_owned()),
+        RunOutcome::Cancelled => arm.failure = Some("cancelled".to_owned()),
+    }
+    if let (Some(candidate), Some(tg)) = (predicted, arm.tg)
+        && candidate.predicted.tg * SPILLED > tg
+        && let Some(full) = nearly_full(candidate)
+    {
+        let share = 100.0 * tg / candidate.predicted.tg;
+        arm.failure = Some(format!(
+            "spilled to system memory: {full} is nearly full and generation is at {share:.0} % of the prediction"
+        ));
+    }
+    arm
+}
+
+fn nearly_full(candidate: &Candidate) -> Option<&str> {
+    let devices = candidate.memory.iter().rev().skip(1);
+    let full = |m: &&crate::domain::placement::memory::DeviceMemory| {
+        m.total().0 as f64 > m.usable.0 as f64 * NEARLY_FULL
+    };
+    devices.filter(full).map(|m| m.id.as_str()).next()
+}
