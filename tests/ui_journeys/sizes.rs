@@ -35,6 +35,9 @@ fn at_every_size(machine: &str) {
         stage.click("Tune");
         stage.dialogs.answer(&desk.bed.model);
         stage.click("Choose a file…");
+        stage.click("Placement");
+        stage.must_fit(&what("Placement of a model"));
+        stage.click("Tune");
         for (title, next) in [
             ("Tune a model", "Next"),
             ("What should become faster?", "Next"),

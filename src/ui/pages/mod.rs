@@ -46,6 +46,16 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         ("install" | "synth" | "serve", Some(Outcome::Failed { error })) => {
             state.complain(error.headline);
         }
+        ("plan" | "bandwidth", outcome) => {
+            state.placement.forget();
+            if let Some(Outcome::Done { result }) = outcome
+                && let Some(reason) = result["reason"].as_str()
+            {
+                state.say(reason);
+            }
+            history::refresh(state, link);
+            dashboard::ask_recent(state, link);
+        }
         ("tune" | "ab", _) => {
             tune::ended(state, link);
             tune::ask_broken_off(link);

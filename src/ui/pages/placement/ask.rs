@@ -10,9 +10,13 @@ use crate::domain::placement::footprint::Footprint;
 use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::placement::planner::{Ask, Candidate, Planner, Predicted};
 use crate::domain::placement::speed::{Setting, rate};
+use crate::domain::placement::words as words_of;
 use crate::domain::stats::{Summary, upper_quantile};
 use crate::domain::types::Bytes;
+use crate::engine::Ports;
+use crate::engine::message::JobError;
 use crate::engine::plan::{self, MeasuredPlacement, PlanBase, PlanRequest};
+use crate::engine::settings::PLACEMENT;
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::AppState;
 
@@ -59,6 +63,8 @@ pub struct Model {
     pub footprint: Footprint,
     /// How a placement of it is changed.
     pub hand: Hand,
+    /// Placements that stored profiles of this model on this machine apply: each won its confirmation.
+    pub confirmed: Vec<Looked>,
 }
 
 /// One row of the table.
@@ -68,6 +74,8 @@ pub struct Row {
     pub candidate: Candidate,
     /// Measured generation.
     pub measured: Option<Measured>,
+    /// It won a confirmation here.
+    pub confirmed: bool,
     /// What a user without Flux gets, where it does not fit.
     pub stock: bool,
 }
@@ -93,12 +101,31 @@ pub struct Rows {
 }
 
 impl Model {
-    fn of(base: PlanBase) -> Self {
-        Self {
+    fn read(request: &PlanRequest, ports: &Ports) -> Result<Self, JobError> {
+        let base = plan::base(request, ports)?;
+        let profiles = ports.store.profiles()?.into_iter();
+        let own = profiles.filter(|p| {
+            p.model_digest == base.layout.info.digest && p.fingerprint == base.fingerprint.hash
+        });
+        let confirmed = own
+            .filter_map(|p| words_of::parse(p.settings.0.get(PLACEMENT)?, &base.ask.context).ok())
+            .map(|w| Looked { placement: w.placement, context: w.context });
+        Ok(Self {
             footprint: Footprint::of(&base.layout),
             hand: Hand::of(&base.layout, base.memories.devices.len()),
+            confirmed: confirmed.collect(),
             base,
-        }
+        })
+    }
+
+    /// Did this placement win a confirmation, whatever the context was?
+    fn is_confirmed(&self, looked: &Looked) -> bool {
+        let (n, devices) = (self.hand.n_layer, self.hand.devices);
+        self.confirmed.iter().any(|c| {
+            c.placement.resolve(n, devices) == looked.placement.resolve(n, devices)
+                && c.context.micro_batch == looked.context.micro_batch
+                && c.context.type_k == looked.context.type_k
+        })
     }
 
     /// The machine's memories with no more than `limits` of them.
@@ -166,19 +193,23 @@ impl Model {
         }
         let mut rows: Vec<Row> = found
             .into_iter()
-            .map(|candidate| Row {
-                measured: self.measured(&Looked {
+            .map(|candidate| {
+                let looked = Looked {
                     placement: candidate.placement.clone(),
                     context: candidate.context.clone(),
-                }),
-                candidate,
-                stock: false,
+                };
+                Row {
+                    measured: self.measured(&looked),
+                    confirmed: self.is_confirmed(&looked),
+                    candidate,
+                    stock: false,
+                }
             })
             .collect();
         rows.sort_by(|a, b| a.candidate.cost.total_cmp(&b.candidate.cost));
         let stock = planner.judge(&Placement::default(), &ask.context, ask);
         if !stock.fits() {
-            rows.push(Row { candidate: stock, measured: None, stock: true });
+            rows.push(Row { candidate: stock, measured: None, confirmed: false, stock: true });
         }
         Rows { rows, dots: self.dots(&memories, ask) }
     }
@@ -316,7 +347,7 @@ fn ask_base(state: &mut AppState, link: &Link, request: PlanRequest) {
         Worker::System,
         {
             let request = request.clone();
-            move |ports| plan::base(&request, ports).map(|base| Arc::new(Model::of(base)))
+            move |ports| Model::read(&request, ports).map(Arc::new)
         },
         move |state, _, model| {
             // Another may have been chosen since.
@@ -334,7 +365,7 @@ fn ask_rows(state: &mut AppState, link: &Link, model: &Arc<Model>) {
         ask.context.context = looked.context.context;
     }
     if page.limits.allow_kv_quant {
-        ask.cache_types = words::REDUCED.map(str::to_owned).to_vec();
+        ask.cache_types = vec![words::REDUCED[0].to_owned()];
     }
     let key = (ask, page.limits.clone());
     if page.tabled.as_ref() == Some(&key) || page.rows.is_loading() {

@@ -14,7 +14,7 @@ use super::words;
 /// Draws the card.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
     Card::new("Candidates")
-        .caption("the best of each tier; choose one to look at it")
+        .caption("tokens per second · choose one to look at it")
         .min_height(height)
         .show(ui, |ui| match page.rows.value().cloned() {
             Some(rows) => {
@@ -45,15 +45,17 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
         return None;
     }
     let columns = [
-        Column::left("Tier", Width::Fixed(132.0)),
+        Column::left("Tier", Width::Fixed(130.0)),
         Column::left("Placement", Width::Share(1.0)),
-        Column::right("Predicted t/s", Width::Fixed(76.0)),
-        Column::right("Measured t/s", Width::Fixed(84.0)),
-        Column::left("Status", Width::Fixed(122.0)),
+        Column::right("ub", Width::Fixed(34.0)),
+        Column::right("Predicted", Width::Fixed(56.0)),
+        Column::right("Measured", Width::Fixed(72.0)),
+        Column::left("Status", Width::Fixed(112.0)),
     ];
     let name = |i: usize| {
         let row = &rows[i];
-        format!("{}, {}", tier(row), placement(row, model))
+        let ub = row.candidate.context.micro_batch;
+        format!("{}, {}, micro-batch {ub}", tier(row), placement(row, model))
     };
     let chosen = rows.iter().position(|r| page.looked.as_ref() == Some(&looked(r)));
     let t = tokens(ui);
@@ -77,6 +79,7 @@ fn placement(row: &Row, model: &Model) -> String {
 fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     cells.text(tier(row));
     cells.muted(placement(row, model));
+    cells.muted(row.candidate.context.micro_batch.to_string());
     if row.candidate.fits() {
         cells.text(three_digits(row.candidate.predicted.tg));
     } else {
@@ -99,7 +102,8 @@ fn standing(row: &Row, t: &Tokens) -> (Icon, Color32, &'static str) {
     }
     match &row.measured {
         _ if !row.candidate.fits() => (Icon::Problem, t.regressed, "does not fit"),
-        Some(_) => (Icon::Check, t.improved, "measured"),
+        Some(_) if row.confirmed => (Icon::Confirmed, t.improved, "confirmed"),
+        Some(_) => (Icon::Check, t.accent, "measured"),
         None => (Icon::Inconclusive, t.muted, "predicted"),
     }
 }

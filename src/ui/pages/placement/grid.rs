@@ -16,9 +16,11 @@ use super::State;
 use super::ask::{Looked, Model};
 use super::words;
 
-/// Height of a cell and of a row.
-const CELL: f32 = 20.0;
-const PITCH: f32 = 26.0;
+/// Height of a row, from where it is easy to hit to where it is no longer a row of cells, and the gap below a cell.
+const PITCH: std::ops::RangeInclusive<f32> = 26.0..=44.0;
+const GAP_BELOW: f32 = 6.0;
+/// What else is in the card: margins, title, legend, numbers, the line below.
+const AROUND: f32 = 150.0;
 /// Room for the rows' names.
 const NAMES: f32 = 84.0;
 /// Share of a cell's width that is a gap, and the widest gap.
@@ -129,8 +131,10 @@ pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
         let Some((_, drawn)) = page.drawn.as_ref() else { return };
         legend(ui, model, &drawn.grid);
         let mut clicked = None;
+        let pitch = (height - AROUND) / drawn.grid.lines.len().max(1) as f32;
+        let pitch = pitch.clamp(*PITCH.start(), *PITCH.end());
         for line in &drawn.grid.lines {
-            if let Some(layer) = line_ui(ui, &drawn.grid, line, model, &mut page.marked) {
+            if let Some(layer) = line_ui(ui, (&drawn.grid, line, pitch), model, &mut page.marked) {
                 clicked = Some((line.kind, layer));
             }
         }
@@ -180,13 +184,18 @@ fn legend(ui: &mut Ui, model: &Model, grid: &Grid) {
     });
 }
 
-/// A legend's square with its word.
+/// A legend's square with its word, never apart.
 pub(super) fn entry(ui: &mut Ui, color: Color32, word: &str) {
-    let (rect, _) = ui.allocate_exact_size(vec2(9.0, 12.0), Sense::hover());
-    let square = Rect::from_center_size(rect.center(), vec2(8.0, 8.0));
+    const SQUARE: f32 = 8.0;
+    let (font, ink) = (theme::body(size::CAPTION), tokens(ui).muted);
+    let galley = ui.painter().layout_no_wrap(word.to_owned(), font, ink);
+    let wanted = vec2(SQUARE + space::XS + galley.size().x + space::XS, galley.size().y);
+    let (rect, response) = ui.allocate_exact_size(wanted, Sense::hover());
+    let middle = pos2(rect.left() + SQUARE / 2.0, rect.center().y);
+    let square = Rect::from_center_size(middle, vec2(SQUARE, SQUARE));
     ui.painter().rect_filled(square, CornerRadius::same(1), color);
-    caption(ui, word);
-    ui.add_space(space::XS);
+    ui.painter().galley(pos2(rect.left() + SQUARE + space::XS, rect.top()), galley, ink);
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, word));
 }
 
 /// The colour of a memory. Devices beyond the fourth begin again: their names tell them apart.
@@ -200,11 +209,17 @@ pub(super) fn color(t: &Tokens, home: Home, disk: bool) -> Color32 {
 }
 
 /// Draws a row; returns the layer whose cell was taken.
-fn line_ui(ui: &mut Ui, grid: &Grid, line: &Line, model: &Model, marked: &mut u32) -> Option<u32> {
+fn line_ui(
+    ui: &mut Ui,
+    (grid, line, pitch): (&Grid, &Line, f32),
+    model: &Model,
+    marked: &mut u32,
+) -> Option<u32> {
     let n = line.cells.len() as u32;
     let t = tokens(ui);
-    let (whole, _) = ui.allocate_exact_size(vec2(ui.available_width(), CELL), Sense::hover());
-    ui.add_space(PITCH - CELL - ui.spacing().item_spacing.y);
+    ui.spacing_mut().item_spacing.y = GAP_BELOW;
+    let wanted = vec2(ui.available_width(), pitch - GAP_BELOW);
+    let (whole, _) = ui.allocate_exact_size(wanted, Sense::hover());
     let at = pos2(whole.left() + NAMES - 12.0, whole.center().y);
     let name = line.kind.name();
     ui.painter().text(at, Align2::RIGHT_CENTER, name, theme::body(size::SMALL), t.muted);

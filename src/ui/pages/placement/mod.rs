@@ -17,18 +17,19 @@ use eframe::egui::Ui;
 
 use crate::chart::GrowthStep;
 use crate::domain::placement::planner::{Ask, Candidate, Predicted};
-use crate::domain::text::shell_command;
+use crate::domain::text::{capitalised, clean, shell_command};
 use crate::domain::types::Backend;
 use crate::engine::message::{Command, JobError};
 use crate::engine::plan::{CandidateDocument, PlanRequest};
 use crate::engine::run::RunRequest;
 use crate::ui::app::{Cx, Order};
 use crate::ui::files::Choice;
-use crate::ui::state::{AppState, Page};
+use crate::ui::state::{AppState, Dialog, Page};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::tokens;
 use crate::ui::widgets::{
-    Card, Loadable, Press, columns, empty, failed, loading_note, notice_line, page_header, status,
+    Card, Loadable, Press, caption, columns, empty, failed, label, loading_note, muted, notice_line,
+    page_header, progress, status,
 };
 
 use super::tune;
@@ -158,6 +159,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     head(ui, state, cx, &model);
     notices(ui, state, &model);
     tune::serving(ui, state, cx);
+    benchmarking(ui, state);
     let page = &mut state.placement;
     row(ui, "where", [3.0, 1.0], |column, ui, height| match column {
         0 => grid::show(ui, page, &model, height),
@@ -223,7 +225,11 @@ fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
     let speed = (drawn.predicted.tg, drawn.measured);
     let title = words::title(model, looked, judged, speed);
     let under = words::under(model, looked, judged, speed);
-    page_header(ui, &title, &under, |ui| actions(ui, state, cx, model));
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 0.0;
+        page_header(ui, &title, "", |ui| actions(ui, state, cx, model));
+        muted(ui, under);
+    });
 }
 
 fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
@@ -240,9 +246,9 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
     if ui.add(plan.unless(why_not)).clicked() {
         use_plan(state, cx, model);
     }
-    let bench = Press::new("Benchmark these").unless(benchmark_refused(state));
+    let bench = Press::new("Benchmark these").unless(benchmark_refused(state, model));
     if ui.add(bench).clicked() {
-        benchmark(state, cx);
+        benchmark(&state.placement, cx);
     }
     if ui.add(Press::new("Copy command")).clicked() {
         match command(&state.placement, model) {
@@ -256,11 +262,54 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
 }
 
 /// Why the candidates cannot be measured now.
-fn benchmark_refused(_state: &AppState) -> Option<&'static str> {
-    Some("this Flux measures placements from the command line only")
+fn benchmark_refused(state: &AppState, model: &Model) -> Option<&'static str> {
+    let has_bench = model.base.runtime.as_ref().is_some_and(|r| r.bench.is_some());
+    match () {
+        () if state.is_busy() => Some("something else is running"),
+        () if !has_bench => Some("this build has no llama-bench"),
+        () => None,
+    }
 }
 
-fn benchmark(_state: &AppState, _cx: &mut Cx) {}
+/// Measures stock, llama.cpp's own fitting and the best candidates within what may be used.
+fn benchmark(page: &State, cx: &mut Cx) {
+    let Some(asked) = &page.asked else { return };
+    let request = PlanRequest {
+        context: page.looked.as_ref().map(|l| l.context.context),
+        vram_limit: page.limits.vram,
+        ram_limit: page.limits.ram,
+        allow_kv_quant: page.limits.allow_kv_quant,
+        ..asked.clone()
+    };
+    cx.order(Order::Start(Command::Plan(Box::new(request))));
+}
+
+/// The benchmark that runs, or why the last one ended early.
+fn benchmarking(ui: &mut Ui, state: &mut AppState) {
+    let Some(job) = state.job.as_ref().filter(|j| j.kind == "plan") else { return };
+    if let Some(error) = job.failed_as("plan") {
+        Card::new("Benchmark").show(ui, |ui| failed(ui, error));
+    }
+    if !job.is_running() {
+        return;
+    }
+    let (share, stopping) = (job.share(), job.stopping);
+    let doing = capitalised(&clean(&job.doing));
+    let runs = format!("{} of {} runs", job.done, job.total);
+    Card::new("Benchmark").caption(runs).show(ui, |ui| {
+        label(ui, if doing.is_empty() { "Beginning".to_owned() } else { doing });
+        progress(ui, share, "Runs done");
+        ui.horizontal(|ui| match stopping {
+            Some(_) => {
+                caption(ui, "Stopping: what was measured is kept");
+            }
+            None if ui.add(Press::new("Cancel…").icon(Icon::Stop)).clicked() => {
+                state.dialog = Dialog::Stopping;
+            }
+            None => {}
+        });
+    });
+}
 
 /// The server's arguments for what is looked at.
 fn server_args(page: &State, model: &Model) -> Result<Vec<String>, JobError> {

@@ -52,7 +52,7 @@ pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
             micro_batch(&mut uis[here()], &mut looked);
         });
         ui.add_space(space::XS);
-        toggle(ui, &mut limits.allow_kv_quant, "Reduced KV cache");
+        toggle(ui, &mut limits.allow_kv_quant, "Allow a KV cache of reduced precision");
         if limits.allow_kv_quant {
             cache_types(ui, &mut looked);
         } else {
@@ -124,7 +124,7 @@ fn bytes(ui: &mut Ui, label: &str, limit: &mut Option<Bytes>, (most, step): (Byt
     let at_place = |n: usize| if n == last { most } else { Bytes(step.0 * n as u64) };
     let before = limit.map_or(last, |l| (l.0 / step.0) as usize);
     let mut at = before;
-    slider(ui, label, &mut at, 0..=last, |n| at_place(n).to_string());
+    slider(ui, label, &mut at, 1..=last, |n| at_place(n).to_string());
     if at != before {
         *limit = (at < last).then(|| at_place(at));
     }

@@ -67,19 +67,23 @@ fn kept(model: &Model, looked: &Looked) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// A placement for a cell of the table: `36 of 40 on GPU · ub 512`.
+/// A placement for a cell of the table: `36 of 40 on GPU`, `all; FFN of 12 in RAM`.
 pub fn placed(model: &Model, looked: &Looked) -> String {
     let hand = model.hand;
     let offloaded = looked.placement.offloaded(hand.n_layer, hand.devices);
-    let on = match (hand.blocks(&looked.placement), hand.n_layer) {
+    let kept = kept(model, looked);
+    let mut text = match (hand.blocks(&looked.placement), hand.n_layer) {
         _ if offloaded == 0 => "all in RAM".to_owned(),
-        (blocks, all) if blocks == all => "all on GPU".to_owned(),
-        (blocks, all) => format!("{blocks} of {all} on GPU"),
+        (blocks, all) if blocks == all => "all".to_owned(),
+        (blocks, all) => format!("{blocks} of {all}"),
     };
-    let mut parts = vec![on];
-    parts.extend(kept(model, looked));
-    let mut text = parts.join(", ");
-    let _ = write!(text, " · ub {}", looked.context.micro_batch);
+    match kept {
+        Some(kept) => {
+            let _ = write!(text, "; {kept}");
+        }
+        None if offloaded > 0 => text.push_str(" on GPU"),
+        None => {}
+    }
     if looked.context.type_k != "f16" {
         let _ = write!(text, " · {} KV", looked.context.type_k);
     }
@@ -126,7 +130,7 @@ pub fn under(
             let runs = count(model.base.records as u64, "run");
             format!("from a fit over {runs} (error {error:.1} %)")
         }
-        None => "from measured and assumed bandwidths, no benchmark yet".to_owned(),
+        None => "from bandwidths, no benchmark yet".to_owned(),
     };
     let predicted = three_digits(predicted);
     let rests = match measured {
