@@ -11,6 +11,8 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/measured_placements.rs"]
+mod measured_placements;
 #[path = "support/replay.rs"]
 mod replay;
 #[path = "support/scripted_engine.rs"]
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use eframe::egui::Theme;
+use eframe::egui::{Theme, Vec2};
 use egui_kittest::SnapshotOptions;
 use flux::domain::types::Timestamp;
 
@@ -153,4 +155,44 @@ fn dashboard() {
     picture(&mut stage, "history-inconclusive-dark");
     stage.click("Show in dashboard");
     picture(&mut stage, "dashboard-dark");
+}
+
+#[test]
+fn placement() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.as_recorded_on("h200", NOW);
+    let model = desk.synthesised("qwen3-4b");
+    measured_placements::store_sweep(&desk.ports, &model);
+    let mut stage = stage(&desk, Theme::Dark);
+    stage.click("Placement");
+    stage.dialogs.answer(model);
+    stage.click("Choose a file…");
+    stage.click_part("30 of 36");
+    picture(&mut stage, "placement-dark");
+    stage.theme(Theme::Light);
+    picture(&mut stage, "placement-light");
+}
+
+/// Looked at by people, kept nowhere: the page at both sizes, for a model that fits in part and for one of 94 layers.
+#[test]
+#[ignore = "draws pictures to look at into the build folder"]
+fn placements_to_look_at() {
+    for (machine, shape) in [
+        ("rx580-2048sp", "gemma3-12b"),
+        ("h200", "qwen3-235b-a22b"),
+        ("hybrid-laptop", "gpt-oss-20b"),
+    ] {
+        for (name, size) in [("large", TARGET), ("small", Vec2::new(900.0, 600.0)), ("tall", Vec2::new(1280.0, 1300.0))] {
+            let mut desk = Desk::new(|_| Answer::Valid);
+            desk.moves_to(machine);
+            let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
+            stage.click("Placement");
+            stage.dialogs.answer(desk.synthesised(shape));
+            stage.click("Choose a file…");
+            for (theme, word) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+                stage.theme(theme);
+                stage.save(&format!("{}/placement-{shape}-{name}-{word}.png", env!("CARGO_TARGET_TMPDIR")));
+            }
+        }
+    }
 }

@@ -4,10 +4,12 @@
 
 mod axis;
 mod bars;
+mod growth;
 mod interval;
 mod lines;
 mod ranking;
 mod samples;
+mod scatter;
 mod scene;
 mod strip;
 mod svg;
@@ -15,10 +17,12 @@ mod swarm;
 
 pub use axis::{Axis, Digits};
 pub use bars::{Bars, Heap, Segment};
+pub use growth::{Growth, Step as GrowthStep, tokens_words};
 pub use interval::{Intervals, Row as IntervalRow};
 pub use lines::{Column, Lines, Shade};
 pub use ranking::{Kind, Ranking, Row as RankingRow};
 pub use samples::{Row as SampleRow, Run, Samples};
+pub use scatter::{Dot as ScatterDot, Scatter};
 pub use scene::{
     AREA_OPACITY, Align, Anchor, BODY, CAPTION, Item, Mark, NARROWEST, Point, Role, Scene, Table,
     text_width_estimate, truncated,

@@ -76,9 +76,14 @@ pub const ENTRIES: &[Entry] = &[
         Some(with(Modifiers::COMMAND, Key::Num3)),
     ),
     entry(
+        UiCommand::Go(Page::Placement),
+        "Go to Placement",
+        Some(with(Modifiers::COMMAND, Key::Num4)),
+    ),
+    entry(
         UiCommand::Go(Page::History),
         "Go to History",
-        Some(with(Modifiers::COMMAND, Key::Num4)),
+        Some(with(Modifiers::COMMAND, Key::Num5)),
     ),
     entry(
         UiCommand::Go(Page::Settings),
@@ -151,7 +156,7 @@ pub fn pressed(ctx: &Context) -> Vec<UiCommand> {
         .collect()
 }
 
-/// 1 to 4 alone, where no text is being typed.
+/// 1 to 5 alone, where no text is being typed.
 fn plain_page_keys(ctx: &Context) -> Option<UiCommand> {
     if ctx.text_edit_focused() {
         return None;
@@ -160,7 +165,8 @@ fn plain_page_keys(ctx: &Context) -> Option<UiCommand> {
         (Key::Num1, Page::Machine),
         (Key::Num2, Page::Tune),
         (Key::Num3, Page::Dashboard),
-        (Key::Num4, Page::History),
+        (Key::Num4, Page::Placement),
+        (Key::Num5, Page::History),
     ];
     keys.into_iter()
         .find(|(key, _)| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, *key)))

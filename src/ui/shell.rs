@@ -21,7 +21,8 @@ const PAGES: &[(Page, Icon, &str, &str)] = &[
     (Page::Machine, Icon::Machine, "Machine", "1"),
     (Page::Tune, Icon::Tune, "Tune", "2"),
     (Page::Dashboard, Icon::Dashboard, "Dashboard", "3"),
-    (Page::History, Icon::History, "History", "4"),
+    (Page::Placement, Icon::Placement, "Placement", "4"),
+    (Page::History, Icon::History, "History", "5"),
     (Page::Settings, Icon::Settings, "Settings", ","),
 ];
 

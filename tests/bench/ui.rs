@@ -28,7 +28,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use app::Stage;
-use eframe::egui::RequestRepaintInfo;
+use eframe::egui::{Event, Pos2, RequestRepaintInfo};
 use flux::domain::telemetry::{Metric, Reading, SeriesId};
 use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
 use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
@@ -79,6 +79,7 @@ fn main() {
         "", "median", "p99", "bound", "ratio"
     );
     pages();
+    placement();
     repaints();
     match Screen::open() {
         Some(screen) => window(&screen),
@@ -105,7 +106,7 @@ fn pages() {
     long_history::write(&desk.bed.data, 11, &HISTORY);
     desk.ports.store = Arc::new(SqliteStore::open(&desk.bed.data, Access::Measure).unwrap());
     let mut stage = Stage::new(desk.ports.clone());
-    for page in ["Machine", "Tune", "Dashboard", "History", "Settings"] {
+    for page in ["Machine", "Tune", "Dashboard", "Placement", "History", "Settings"] {
         stage.click(page);
         frames(page, &mut stage);
     }
@@ -138,6 +139,32 @@ fn pages() {
     frames("Tune, result", &mut stage);
 }
 
+/// The placement page of a model of 94 layers and 128 experts while a slider is dragged from end to end and back.
+fn placement() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to("rx580-2048sp");
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.click("Placement");
+    stage.dialogs.answer(desk.synthesised("qwen3-235b-a22b"));
+    stage.click("Choose a file…");
+    frames("Placement, 94 layers", &mut stage);
+    for slider in ["Layers on the GPU", "Context"] {
+        let rect = stage.rect(slider);
+        let at = |x: f32| Pos2::new(rect.left() + rect.width() * x, rect.bottom() - 6.0);
+        stage.harness.drag_at(at(0.5));
+        let mut moves = 0_u32..;
+        let drag = |stage: &mut Stage| {
+            // There and back in sixty frames.
+            let phase = (moves.next().unwrap() % 60) as f32 / 30.0;
+            let moved = Event::PointerMoved(at(if phase < 1.0 { phase } else { 2.0 - phase }));
+            stage.harness.input_mut().events.push(moved);
+        };
+        frames_moved(&format!("Placement, dragging {slider}"), &mut stage, drag);
+        stage.harness.drop_at(at(0.5));
+        stage.settle();
+    }
+}
+
 /// Logic, pages and tessellation, without a GPU.
 fn frames(what: &str, stage: &mut Stage) {
     frames_with(what, stage, |_| {});
@@ -145,10 +172,15 @@ fn frames(what: &str, stage: &mut Stage) {
 
 /// The same with something new before each.
 fn frames_with(what: &str, stage: &mut Stage, mut news: impl FnMut(&mut App)) {
+    frames_moved(what, stage, |stage| news(stage.harness.state_mut()));
+}
+
+/// The same with the user doing something before each.
+fn frames_moved(what: &str, stage: &mut Stage, mut before: impl FnMut(&mut Stage)) {
     let mut ms: Vec<f64> = (0..FRAMES)
         .map(|_| {
             let begun = worked();
-            news(stage.harness.state_mut());
+            before(stage);
             stage.harness.run_steps(1);
             let output = stage.harness.output();
             let meshes = stage
@@ -367,7 +399,7 @@ fn window(screen: &Screen) {
         START_MS,
         "ms",
     );
-    for page in ["ctrl+2", "ctrl+3", "ctrl+4", "ctrl+1"] {
+    for page in ["ctrl+2", "ctrl+3", "ctrl+4", "ctrl+5", "ctrl+1"] {
         window.keys(&[page]);
     }
     let process = format!("/proc/{}", window.process.id());

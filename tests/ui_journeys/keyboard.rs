@@ -53,7 +53,8 @@ fn esc_closes_every_dialog_and_pages_have_keys() {
     }
     let pages = [
         (Key::Num2, "Tune a model"),
-        (Key::Num4, "History"),
+        (Key::Num4, "Placement"),
+        (Key::Num5, "History"),
         (Key::Num1, "Scan again"),
     ];
     for (key, shown) in pages {

@@ -15,6 +15,7 @@ mod scripted_engine;
 
 mod first_run;
 mod keyboard;
+mod placement;
 #[cfg(target_os = "linux")]
 mod real;
 mod sizes;

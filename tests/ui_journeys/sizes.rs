@@ -12,7 +12,14 @@ const SIZES: [(f32, f32, f32); 5] = [
     (1280.0, 720.0, 3.0),
     (900.0, 600.0, 2.0),
 ];
-const PAGES: [&str; 5] = ["Machine", "Tune", "Dashboard", "History", "Settings"];
+const PAGES: [&str; 6] = [
+    "Machine",
+    "Tune",
+    "Dashboard",
+    "Placement",
+    "History",
+    "Settings",
+];
 
 fn at_every_size(machine: &str) {
     for (width, height, scale) in SIZES {
@@ -28,6 +35,9 @@ fn at_every_size(machine: &str) {
         stage.click("Tune");
         stage.dialogs.answer(&desk.bed.model);
         stage.click("Choose a file…");
+        stage.click("Placement");
+        stage.must_fit(&what("Placement of a model"));
+        stage.click("Tune");
         for (title, next) in [
             ("Tune a model", "Next"),
             ("What should become faster?", "Next"),

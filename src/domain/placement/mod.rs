@@ -7,6 +7,7 @@
 pub mod assumed;
 pub mod bandwidth;
 pub mod devices;
+pub mod edit;
 pub mod fit;
 pub mod flags;
 pub mod footprint;

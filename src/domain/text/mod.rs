@@ -82,6 +82,12 @@ pub fn rate(mean: f64, cv_pct: Option<f64>) -> String {
     format!("{mean:.decimals$}")
 }
 
+/// A mean with half of its interval, `7.7 ± 0.3`: digits the interval carries.
+pub fn plus_minus(mean: f64, half_width: f64) -> String {
+    let decimals = decimals_for(half_width);
+    format!("{mean:.decimals$} ± {half_width:.decimals$}")
+}
+
 /// A signed change in percent, `+68.3 %`; the minus is a real one.
 pub fn change(value: f64, decimals: usize) -> String {
     format!("{} %", signed(value, decimals))

@@ -3,6 +3,7 @@
 pub mod dashboard;
 pub mod history;
 pub mod machine;
+pub mod placement;
 pub mod session;
 pub mod settings;
 pub mod tune;
@@ -21,6 +22,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Page::Machine => machine::show(ui, state, cx),
         Page::Tune => tune::show(ui, state, cx),
         Page::Dashboard => dashboard::show(ui, state, cx),
+        Page::Placement => placement::show(ui, state, cx),
         Page::History => history::show(ui, state, cx),
         Page::Settings => settings::show(ui, state, cx),
     }
@@ -43,6 +45,16 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
         ("synth", Some(Outcome::Done { result })) => tune::model_made(state, link, &result),
         ("install" | "synth" | "serve", Some(Outcome::Failed { error })) => {
             state.complain(error.headline);
+        }
+        ("plan" | "bandwidth", outcome) => {
+            state.placement.forget();
+            if let Some(Outcome::Done { result }) = outcome
+                && let Some(reason) = result["reason"].as_str()
+            {
+                state.say(reason);
+            }
+            history::refresh(state, link);
+            dashboard::ask_recent(state, link);
         }
         ("tune" | "ab", _) => {
             tune::ended(state, link);

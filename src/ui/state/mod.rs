@@ -26,6 +26,8 @@ pub enum Page {
     Tune,
     /// Readings.
     Dashboard,
+    /// Where each tensor lives.
+    Placement,
     /// Sessions and profiles.
     History,
     /// Settings.
@@ -99,6 +101,8 @@ pub struct AppState {
     pub tune: pages::tune::State,
     /// The dashboard's own.
     pub dashboard: pages::dashboard::State,
+    /// The placement explorer's own.
+    pub placement: pages::placement::State,
     /// The history's own.
     pub history: pages::history::State,
     /// The session shown: which of its runs is open.

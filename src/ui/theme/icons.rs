@@ -18,6 +18,8 @@ pub enum Icon {
     Tune,
     /// The dashboard.
     Dashboard,
+    /// The placement page.
+    Placement,
     /// The history page.
     History,
     /// The settings page.
@@ -105,6 +107,10 @@ const ALL: &[(Icon, &[u8])] = &[
     (
         Icon::Dashboard,
         include_bytes!("../../../assets/icons/activity.svg"),
+    ),
+    (
+        Icon::Placement,
+        include_bytes!("../../../assets/icons/layout-dashboard.svg"),
     ),
     (
         Icon::History,

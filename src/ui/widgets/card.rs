@@ -172,13 +172,24 @@ pub fn page_header(ui: &mut Ui, heading: &str, under: &str, actions: impl FnOnce
         ui.horizontal_wrapped(actions);
         return;
     }
+    // The words keep clear of the actions, as wide as these were in the frame before.
+    let id = ui.scope_id().with("width of the page's actions");
+    let known = ui.data(|data| data.get_temp::<f32>(id)).unwrap_or(0.0);
     ui.horizontal(|ui| {
         let room = ui.available_width();
         ui.vertical(|ui| {
-            ui.set_max_width((room * 0.66).max(300.0));
+            let clear = room - known - space::L;
+            ui.set_max_width((room * 0.66).max(300.0).min(clear.max(200.0)));
             words(ui, heading, under);
         });
-        ui.with_layout(Layout::right_to_left(Align::Center), actions);
+        let shown = ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            actions(ui);
+            ui.min_rect().width()
+        });
+        if (shown.inner - known).abs() > 0.5 {
+            ui.data_mut(|data| data.insert_temp(id, shown.inner));
+            ui.ctx().request_discard("the words of a page's head keep clear of its actions");
+        }
     });
     ui.add_space(space::S);
 }

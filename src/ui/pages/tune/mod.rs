@@ -16,7 +16,7 @@ use eframe::egui::Ui;
 
 use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
-use crate::engine::message::{Command, Outcome, TuneRequest};
+use crate::engine::message::{Command, JobError, Outcome, TuneRequest};
 use crate::engine::report::DryRun;
 use crate::engine::{models, prepare, resume as unfinished};
 use crate::ports::SessionLine;
@@ -104,6 +104,11 @@ impl State {
     /// Takes what the settings propose.
     pub fn begin_with(&mut self, settings: &AppSettings) {
         self.limit_minutes = settings.time_limit_secs.map_or(0, |secs| secs.div_ceil(60));
+    }
+
+    /// Why the model asked for last cannot be taken.
+    pub const fn refused(&self) -> Option<&JobError> {
+        self.inspected.error()
     }
 
     /// What would be tried must be asked again.

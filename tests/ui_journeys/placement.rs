@@ -1,0 +1,203 @@
+//! The Placement page: what a click, a slider and a row do, by role and label.
+
+use eframe::egui::{Key, Modifiers, Theme, Vec2};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+
+use crate::app::{Stage, TARGET};
+use crate::scripted_engine::{Answer, Desk};
+
+/// A card of 8 GB, beside 16 GB of RAM.
+const MACHINE: &str = "rx580-2048sp";
+
+/// The page with a model of this shape.
+fn over(shape: &str) -> Stage {
+    sized(MACHINE, shape, TARGET)
+}
+
+fn sized(machine: &str, shape: &str, size: Vec2) -> Stage {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to(machine);
+    let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
+    stage.key(Modifiers::NONE, Key::Num4);
+    stage.dialogs.answer(desk.synthesised(shape));
+    stage.click("Choose a file…");
+    stage
+}
+
+/// What a slider says.
+fn value(stage: &Stage, label: &str) -> String {
+    let node = stage.harness.get_by_label(label);
+    node.accesskit_node().value().unwrap_or_default()
+}
+
+/// Puts the keyboard on a control and presses a key.
+fn press(stage: &mut Stage, label: &str, key: Key) {
+    stage.harness.get_by_label(label).focus();
+    stage.settle();
+    stage.key(Modifiers::NONE, key);
+}
+
+/// Opens the first table of numbers: that of the memory.
+fn open_numbers(stage: &mut Stage) {
+    stage.harness.get_all_by_label("Show table").next().unwrap().click();
+    stage.settle();
+}
+
+#[test]
+fn the_context_slider_moves_every_figure() {
+    let mut stage = over("qwen3-4b");
+    stage.must_show("All 36 layers on the GPU");
+    stage.must_show("4,096 tokens of context");
+    open_numbers(&mut stage);
+    // 36 layers × 8 heads × 128 values × 2 bytes × K and V × 4096 tokens.
+    stage.must_show("576.0 MiB");
+    press(&mut stage, "Context", Key::ArrowRight);
+    assert_eq!(value(&stage, "Context"), "6,144");
+    stage.must_show("6,144 tokens of context");
+    stage.must_show("864.0 MiB");
+    stage.must_show("tokens of context to");
+}
+
+#[test]
+fn a_click_on_a_cell_moves_what_is_in_it() {
+    let mut stage = over("qwen3-4b");
+    assert_eq!(value(&stage, "FFN layers in RAM"), "0");
+    // The middle of 36 cells is layer 18.
+    stage.click("FFN by layer");
+    assert_eq!(value(&stage, "FFN layers in RAM"), "1");
+    stage.must_show("All 36 layers on the GPU, FFN of 1 in RAM");
+    stage.click("FFN by layer");
+    assert_eq!(value(&stage, "FFN layers in RAM"), "0");
+    // Layers 0 to 18 go to RAM, 19 to 35 stay.
+    stage.click("Attention by layer");
+    stage.must_show("17 of 36 layers on the GPU");
+    assert_eq!(value(&stage, "Layers on the GPU"), "17 of 36");
+    stage.click("KV cache by layer");
+    stage.must_show("18 of 36 layers on the GPU");
+}
+
+#[test]
+fn a_row_is_shown_and_its_command_copied() {
+    let mut stage = over("gemma3-12b");
+    assert!(value(&stage, "Layers on the GPU").ends_with("of 48"));
+    stage.click_part("CPU only, all in RAM");
+    assert_eq!(value(&stage, "Layers on the GPU"), "none");
+    stage.must_show("All 48 layers in RAM");
+    stage.click("Copy command");
+    let copied = stage.copied.clone().unwrap();
+    assert!(copied.contains("llama-server"), "{copied}");
+    assert!(copied.contains(" -ngl 0 "), "{copied}");
+    assert!(copied.contains(" -c 4096 "), "{copied}");
+    // 11 of the 48 blocks and the output: twelve.
+    press(&mut stage, "Layers on the GPU", Key::Home);
+    for _ in 0..12 {
+        stage.key(Modifiers::NONE, Key::ArrowRight);
+    }
+    stage.must_show("11 of 48 layers on the GPU");
+    stage.click("Copy command");
+    assert!(stage.copied.clone().unwrap().contains(" -ngl 12 "));
+}
+
+#[test]
+fn what_does_not_fit_says_so() {
+    let mut stage = over("gemma3-12b");
+    press(&mut stage, "Layers on the GPU", Key::End);
+    assert_eq!(value(&stage, "Layers on the GPU"), "all 48");
+    stage.must_show("This does not fit: device 0 (Vulkan0) would need");
+    stage.must_show("stock fails here");
+    let button = stage.harness.get_by_label("Use this plan");
+    let why = button.accesskit_node().description();
+    assert_eq!(why.as_deref(), Some("it does not fit"));
+}
+
+#[test]
+fn less_memory_is_another_plan() {
+    let mut stage = over("gemma3-12b");
+    let before = value(&stage, "Layers on the GPU");
+    press(&mut stage, "VRAM to use", Key::Home);
+    // Twenty steps of 256 MiB.
+    for _ in 1..20 {
+        stage.key(Modifiers::NONE, Key::ArrowRight);
+    }
+    assert_eq!(value(&stage, "VRAM to use"), "5.00 GiB");
+    stage.must_show("of 5.00 GiB");
+    let mut rows = stage.harness.query_all_by_label_contains("Split by layer, ");
+    rows.next().unwrap().click();
+    stage.settle();
+    assert!(!stage.shows("This does not fit"));
+    let layers = |text: &str| text.split(' ').next().unwrap().parse::<u32>().unwrap();
+    let after = value(&stage, "Layers on the GPU");
+    assert!(layers(&after) < layers(&before), "{before}, then {after}");
+}
+
+#[test]
+fn reduced_caches_only_where_they_are_allowed() {
+    let mut stage = over("qwen3-4b");
+    let words = "Allow a KV cache of reduced precision";
+    assert!(!stage.shows("q8_0"));
+    stage.click(words);
+    stage.click("q8_0");
+    stage.must_show("Exact weights, q8_0 KV");
+    stage.click(words);
+    stage.must_show("Exact weights, f16 KV");
+}
+
+#[test]
+fn by_keyboard_alone() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to(MACHINE);
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.key(Modifiers::NONE, Key::Num4);
+    stage.dialogs.answer(desk.synthesised("qwen3-4b"));
+    stage.enter("Choose a file…");
+    stage.tab_to("FFN by layer");
+    for key in [Key::Home, Key::ArrowRight, Key::ArrowRight] {
+        stage.key(Modifiers::NONE, key);
+    }
+    let cell = value(&stage, "FFN by layer");
+    assert!(cell.starts_with("Layer 2, FFN: ") && cell.ends_with(" in GPU"), "{cell}");
+    stage.key(Modifiers::NONE, Key::Enter);
+    assert!(value(&stage, "FFN by layer").ends_with(" in RAM"));
+    assert_eq!(value(&stage, "FFN layers in RAM"), "1");
+    stage.tab_to("Micro-batch");
+    stage.key(Modifiers::NONE, Key::Home);
+    assert_eq!(value(&stage, "Micro-batch"), "32");
+    stage.enter("Show the constants");
+    stage.must_show("cpu_bandwidth");
+    stage.must_show("assumed");
+}
+
+#[test]
+fn a_large_mixture_over_two_cards() {
+    let stage = sized("hybrid-laptop", "qwen3-235b-a22b", TARGET);
+    stage.must_show("of 94 layers on");
+    stage.must_show("Experts by layer");
+    stage.must_fit("94 layers");
+}
+
+#[test]
+fn without_a_model_or_a_build_it_says_what_to_do() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    let model = desk.bed.model.clone();
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.key(Modifiers::NONE, Key::Num4);
+    stage.must_show("Choose a model");
+    stage.click("Show the models found");
+    stage.must_show("Models on this machine");
+    desk.lacks_runtime(|_, _| unreachable!());
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.key(Modifiers::NONE, Key::Num4);
+    stage.dialogs.answer(&model);
+    stage.click("Choose a file…");
+    stage.must_show("There is no llama.cpp to place it for");
+    stage.click("Install llama.cpp");
+    stage.must_show("Scan again");
+}
+
+#[test]
+fn measuring_the_candidates_is_a_job_that_ends() {
+    let mut stage = over("qwen3-4b");
+    stage.click("Benchmark these");
+    stage.until_ended();
+    println!("{}", stage.words());
+}
