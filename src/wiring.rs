@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::bandwidth::vulkan::InProcess;
 use crate::bandwidth::{Devices as _, DevicesReport, DevicesRequest, Meter};
 use crate::config::{SettingsFile, SpaceFile};
-use crate::domain::types::{Backend, Runtime, Timestamp, VulkanReport};
+use crate::domain::types::{Backend, Runtime, RuntimeDevice, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
@@ -166,6 +166,14 @@ impl Runtimes for WithExported {
         exported
             .cloned()
             .map_or_else(|| self.catalog.resolve(name_or_dir), Ok)
+    }
+
+    fn devices_with(
+        &self,
+        runtime: &Runtime,
+        servers: &[String],
+    ) -> PortResult<Vec<RuntimeDevice>> {
+        self.catalog.devices_with(runtime, servers)
     }
 
     fn add(&self, dir: &Path) -> PortResult<Runtime> {

@@ -145,6 +145,9 @@ pub struct Plan {
     /// Devices to use, by the build's names (`CUDA0,CUDA1`); all without it, `cpu` for none
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub device: Vec<String>,
+    /// RPC servers whose devices are used too, in a network you trust
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub rpc: Vec<String>,
     /// Tokens of context
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CONTEXT))]
     pub context: Option<u64>,
@@ -173,7 +176,7 @@ pub struct Plan {
     #[arg(long)]
     pub bench: bool,
     /// Processes per arm of each confirmation
-    #[arg(long, value_name = "N", requires = "bench", value_parser = clap::value_parser!(u32).range(2..=MAX_COUNT))]
+    #[arg(long, value_name = "N", requires = "bench", value_parser = clap::value_parser!(u32).range(3..=MAX_COUNT))]
     pub processes: Option<u32>,
     /// Another machine.
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::domain::settings::AppSettings;
 use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
-    Timestamp,
+    RuntimeDevice, Timestamp,
 };
 
 pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
@@ -235,6 +235,14 @@ pub trait Runtimes: Send + Sync {
     /// # Errors
     /// There is none, or it is not llama.cpp.
     fn resolve(&self, name_or_dir: &str) -> PortResult<Runtime>;
+
+    /// Every device a build lists when it knows the RPC servers at these addresses (`host:port`). Nothing is opened that
+    /// listens.
+    ///
+    /// # Errors
+    /// A build without RPC, an address that is none, a server that does not answer.
+    fn devices_with(&self, runtime: &Runtime, servers: &[String])
+    -> PortResult<Vec<RuntimeDevice>>;
 
     /// Adds a folder for good.
     ///

@@ -311,6 +311,14 @@ impl Runtimes for Builds {
         found.cloned().ok_or_else(|| PortError::new("not known"))
     }
 
+    fn devices_with(
+        &self,
+        _: &Runtime,
+        _: &[String],
+    ) -> PortResult<Vec<flux::domain::types::RuntimeDevice>> {
+        Err(PortError::new("not here"))
+    }
+
     fn add(&self, _: &Path) -> PortResult<Runtime> {
         Err(PortError::new("not here"))
     }

@@ -39,7 +39,12 @@ fn press(stage: &mut Stage, label: &str, key: Key) {
 
 /// Opens the first table of numbers: that of the memory.
 fn open_numbers(stage: &mut Stage) {
-    stage.harness.get_all_by_label("Show table").next().unwrap().click();
+    stage
+        .harness
+        .get_all_by_label("Show table")
+        .next()
+        .unwrap()
+        .click();
     stage.settle();
 }
 
@@ -121,7 +126,9 @@ fn less_memory_is_another_plan() {
     }
     assert_eq!(value(&stage, "VRAM to use"), "5.00 GiB");
     stage.must_show("of 5.00 GiB");
-    let mut rows = stage.harness.query_all_by_label_contains("Split by layer, ");
+    let mut rows = stage
+        .harness
+        .query_all_by_label_contains("Split by layer, ");
     rows.next().unwrap().click();
     stage.settle();
     assert!(!stage.shows("This does not fit"));
@@ -155,7 +162,10 @@ fn by_keyboard_alone() {
         stage.key(Modifiers::NONE, key);
     }
     let cell = value(&stage, "FFN by layer");
-    assert!(cell.starts_with("Layer 2, FFN: ") && cell.ends_with(" in GPU"), "{cell}");
+    assert!(
+        cell.starts_with("Layer 2, FFN: ") && cell.ends_with(" in GPU"),
+        "{cell}"
+    );
     stage.key(Modifiers::NONE, Key::Enter);
     assert!(value(&stage, "FFN by layer").ends_with(" in RAM"));
     assert_eq!(value(&stage, "FFN layers in RAM"), "1");

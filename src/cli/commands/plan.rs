@@ -34,6 +34,7 @@ fn request(args: Plan) -> PlanRequest {
     PlanRequest {
         runtime: args.runtime,
         devices: args.device,
+        rpc: args.rpc,
         context: args.context,
         vram_limit: args.vram_limit,
         ram_limit: args.ram_limit,

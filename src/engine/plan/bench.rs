@@ -118,13 +118,21 @@ pub fn perform(
     let _measuring = ports.store.begin_measuring()?;
     let before = base(request, ports)?;
     let device = (!request.devices.is_empty()).then(|| request.devices.join("/"));
-    let place = Workplace::read(
+    let mut place = Workplace::read(
         &request.model,
         request.runtime.as_deref(),
         device.as_deref(),
         request.memory_reserve,
         ports,
     )?;
+    if !request.rpc.is_empty() {
+        place
+            .target
+            .launch
+            .args
+            .extend(["--rpc".to_owned(), request.rpc.join(",")]);
+        place.target.backend = crate::domain::types::Backend::Rpc;
+    }
     let tests = plan::workload(plan::PROMPT, plan::GENERATED, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
         .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;

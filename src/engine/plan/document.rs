@@ -312,11 +312,17 @@ pub fn args(candidate: &Candidate, base: &PlanBase, tool: Tool) -> Result<Vec<St
         Tool::Bench => &r.bench_flags,
         Tool::Server => &r.server_flags,
     });
-    flags::args(
+    let own = flags::args(
         &candidate.placement,
         &candidate.context,
         &base.layout,
         Known { tool, flags },
     )
-    .map_err(|e| JobError::new("placement", e.to_string()).hint("choose layers that the model has"))
+    .map_err(|e| {
+        JobError::new("placement", e.to_string()).hint("choose layers that the model has")
+    })?;
+    let servers = base.rpc.join(",");
+    let remote = ["--rpc".to_owned(), servers].into_iter();
+    let remote = remote.filter(|_| !base.rpc.is_empty());
+    Ok(remote.chain(own).collect())
 }

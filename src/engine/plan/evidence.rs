@@ -63,6 +63,7 @@ pub(super) fn from_files(files: &[PathBuf]) -> Result<Vec<TestSamples>, JobError
 pub(super) fn stored(
     key: &Fingerprint,
     simulated: bool,
+    rpc: &[String],
     ports: &Ports,
 ) -> Result<Vec<StoredTests>, JobError> {
     let filter = SessionFilter {
@@ -73,6 +74,10 @@ pub(super) fn stored(
     let mut found = Vec::new();
     for line in ports.store.find_sessions(&filter)?.lines {
         if line.simulated != simulated {
+            continue;
+        }
+        // With other machines' devices the same words mean other placements.
+        if servers(line.id, ports)? != rpc {
             continue;
         }
         for head in ports.store.run_heads(line.id)? {
@@ -86,6 +91,15 @@ pub(super) fn stored(
         }
     }
     Ok(found)
+}
+
+/// RPC servers a session used.
+fn servers(session: i64, ports: &Ports) -> Result<Vec<String>, JobError> {
+    let found = ports.store.session(session)?;
+    let named = found.and_then(|s| s.begun.config.get("rpc").cloned());
+    Ok(named
+        .and_then(|v| serde_json::from_value(v).ok())
+        .unwrap_or_default())
 }
 
 /// Run means of one placement, by test.

@@ -36,6 +36,8 @@ pub use evidence::MeasuredPlacement;
 
 /// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
 const CONTEXT: u64 = 4096;
+/// Said wherever other machines are used.
+pub const RPC_TRUST: &str = "RPC is for trusted networks only: llama.cpp's RPC servers ask nobody for a password, and whoever reaches one can use it; Flux opens no port itself";
 /// Candidates of each tier that are shown.
 const OF_EACH_TIER: usize = 3;
 /// Reduced cache type that may be tried where the user allows it: the one nearest to exact.
@@ -52,6 +54,9 @@ pub struct PlanRequest {
     pub devices: Vec<String>,
     /// Tokens of context; `None` is 4096 or the model's own, whichever is less.
     pub context: Option<u64>,
+    /// RPC servers whose devices are used too, `host:port`.
+    #[serde(default)]
+    pub rpc: Vec<String>,
     /// Most device memory to use, of each device.
     pub vram_limit: Option<Bytes>,
     /// Most RAM to use.
@@ -79,6 +84,7 @@ impl PlanRequest {
             model,
             runtime: None,
             devices: Vec::new(),
+            rpc: Vec::new(),
             context: None,
             vram_limit: None,
             ram_limit: None,
@@ -104,6 +110,8 @@ pub struct PlanBase {
     pub memories: Memories,
     /// The build planned for; `None` plans for llama.cpp in general.
     pub runtime: Option<Runtime>,
+    /// RPC servers whose devices are among the memories.
+    pub rpc: Vec<String>,
     /// Machine and build.
     pub fingerprint: Fingerprint,
     /// What is known of the machine's speed, and from what.
@@ -127,18 +135,28 @@ pub struct PlanBase {
 pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
     let layout = ports.models.layout(&request.model)?;
     let mut machine = ports.probe.machine();
-    let runtime = runtime(request, ports)?;
+    let mut runtime = runtime(request, ports)?;
+    if let Some(build) = runtime.as_mut().filter(|_| !request.rpc.is_empty()) {
+        build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
+    }
     machine.runtimes = runtime.iter().cloned().collect();
     let memories = memories::memories(&machine, runtime.as_ref(), request)?;
     let key = fingerprint(&machine, runtime.as_ref());
     let mut notices = info_all("layout", &layout.notices);
+    if !request.rpc.is_empty() {
+        notices.push(Notice {
+            level: NoticeLevel::Warning,
+            code: "rpc-trust".to_owned(),
+            text: RPC_TRUST.to_owned(),
+        });
+    }
     let profile = ports
         .store
         .bandwidth(&fingerprint(&machine, None).hash)?
         .filter(|_| !machine.simulated);
     let windows = machine.host.os.to_ascii_lowercase().contains("windows");
     let priors = priors(&memories, profile.as_ref(), windows);
-    let own = evidence::stored(&key, machine.simulated, ports)?;
+    let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
     let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &memories);
@@ -151,6 +169,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
         fingerprint: key,
+        rpc: request.rpc.clone(),
         layout,
         machine,
         memories,

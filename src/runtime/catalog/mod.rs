@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::domain::types::{Backend, Runtime, RuntimeOrigin};
+use crate::domain::types::{Backend, Runtime, RuntimeDevice, RuntimeOrigin};
 use crate::ports::{CancelToken, InstallProgress, PortError, PortResult, Runtimes};
 use crate::runtime::digest;
 use crate::runtime::identify::{self, Located};
@@ -210,6 +210,14 @@ impl Runtimes for Catalog {
             tracing::warn!("{problem}");
         }
         found
+    }
+
+    fn devices_with(
+        &self,
+        runtime: &Runtime,
+        servers: &[String],
+    ) -> PortResult<Vec<RuntimeDevice>> {
+        identify::remote::devices(runtime, servers)
     }
 
     fn resolve(&self, name_or_dir: &str) -> PortResult<Runtime> {

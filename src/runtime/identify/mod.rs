@@ -3,9 +3,11 @@
 
 mod drivers;
 mod naming;
+pub mod remote;
 pub mod text;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -190,15 +192,18 @@ struct Program {
 impl Program {
     /// Asks `--version`, `--help` and `--list-devices`.
     fn ask(program: &Path) -> PortResult<Self> {
-        let version_run = ask(program, "--version")?;
+        let version_run = ask(program, &["--version".into()])?;
         let version_said = both(&version_run);
-        let help_said = both(&ask(program, "--help")?);
+        let help_said = both(&ask(program, &["--help".into()])?);
         let (version, help) = (text::version(&version_said), text::help(&help_said));
         let is_llama = help.flags.contains("--n-gpu-layers") || help.flags.contains("--gpu-layers");
         if !is_llama {
             return Err(not_llama(program, &version_run, &version_said));
         }
-        let said = format!("{version_said}\n{}", both(&ask(program, "--list-devices")?));
+        let said = format!(
+            "{version_said}\n{}",
+            both(&ask(program, &["--list-devices".into()])?)
+        );
         Ok(Self {
             version,
             help,
@@ -207,9 +212,9 @@ impl Program {
     }
 }
 
-fn ask(program: &Path, flag: &str) -> PortResult<Ended> {
+fn ask(program: &Path, args: &[OsString]) -> PortResult<Ended> {
     let mut spec = Spec::new(program);
-    spec.args = vec![flag.into()];
+    spec.args = args.to_vec();
     spec.time_limit = Some(ASK_LIMIT);
     let mut tries = 0;
     let ended = loop {

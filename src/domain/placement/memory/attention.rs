@@ -61,15 +61,27 @@ impl Net<'_> {
                 let flat = names.map(|name| self.project(x, Some(layer), name).unwrap_or(x));
                 let mut parts = flat;
                 for (part, [head, n]) in parts.iter_mut().zip(sizes) {
-                    let head = head * if self.graph.ne(*part)[0] == 2 * head * n { 2 } else { 1 };
+                    let head = head
+                        * if self.graph.ne(*part)[0] == 2 * head * n {
+                            2
+                        } else {
+                            1
+                        };
                     *part = self.graph.view(Op::Reshape, *part, &[head, n, self.tokens]);
                 }
                 parts
             }
         };
         let gated = self.graph.ne(q)[0] == 2 * shape.key_length;
-        let half = |net: &mut Self| net.graph.part(q, &[shape.key_length, shape.heads, net.tokens]);
-        let (q, gate) = if gated { (half(self), Some(half(self))) } else { (q, None) };
+        let half = |net: &mut Self| {
+            net.graph
+                .part(q, &[shape.key_length, shape.heads, net.tokens])
+        };
+        let (q, gate) = if gated {
+            (half(self), Some(half(self)))
+        } else {
+            (q, None)
+        };
         let q = self.head_norm(q, layer, "attn_q_norm");
         let q = self.turn(q, layer);
         let k = self.head_norm(k, layer, "attn_k_norm");

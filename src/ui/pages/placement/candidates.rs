@@ -41,7 +41,10 @@ fn looked(row: &Row) -> Looked {
 
 fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Option<&'r Row> {
     if rows.is_empty() {
-        muted(ui, "No placement of this model fits the memory that may be used");
+        muted(
+            ui,
+            "No placement of this model fits the memory that may be used",
+        );
         return None;
     }
     let columns = [
@@ -57,20 +60,31 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
         let ub = row.candidate.context.micro_batch;
         format!("{}, {}, micro-batch {ub}", tier(row), placement(row, model))
     };
-    let chosen = rows.iter().position(|r| page.looked.as_ref() == Some(&looked(r)));
+    let chosen = rows
+        .iter()
+        .position(|r| page.looked.as_ref() == Some(&looked(r)));
     let t = tokens(ui);
     let shown = Table::new("placements", &columns).choosable(chosen, &name);
-    let clicked = shown.show(ui, rows.len(), |i, cells| cells_of(cells, &rows[i], model, t));
+    let clicked = shown.show(ui, rows.len(), |i, cells| {
+        cells_of(cells, &rows[i], model, t)
+    });
     clicked.map(|i| &rows[i])
 }
 
 fn tier(row: &Row) -> String {
-    if row.stock { "Stock llama.cpp".to_owned() } else { words::tier(row.candidate.tier) }
+    if row.stock {
+        "Stock llama.cpp".to_owned()
+    } else {
+        words::tier(row.candidate.tier)
+    }
 }
 
 fn placement(row: &Row, model: &Model) -> String {
     if row.stock {
-        row.candidate.misfits.first().map_or_else(String::new, |m| clean(m))
+        row.candidate
+            .misfits
+            .first()
+            .map_or_else(String::new, |m| clean(m))
     } else {
         words::placed(model, &looked(row))
     }
@@ -91,7 +105,9 @@ fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     }
     let (icon, color, word) = standing(row, t);
     cells.add(|ui| {
-        ui.with_layout(Layout::left_to_right(Align::Center), |ui| status(ui, icon, color, word));
+        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            status(ui, icon, color, word)
+        });
     });
 }
 
