@@ -2,6 +2,7 @@
 
 mod cancel;
 mod history;
+mod oracle;
 mod servers;
 mod store;
 
@@ -21,6 +22,7 @@ use crate::domain::types::{
 
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use oracle::{MemoryOracle, MemoryQuestion};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
 

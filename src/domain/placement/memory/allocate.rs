@@ -73,7 +73,8 @@ impl Allocator {
                 continue;
             };
             let reuse = chunk.max_size as i64 - block.offset as i64 - size as i64;
-            let better = (best_reuse < 0 && reuse > best_reuse) || (reuse >= 0 && reuse < best_reuse);
+            let better =
+                (best_reuse < 0 && reuse > best_reuse) || (reuse >= 0 && reuse < best_reuse);
             if block.size >= size && better {
                 best = Some((c, chunk.free.len() - 1));
                 best_reuse = reuse;
@@ -84,9 +85,16 @@ impl Allocator {
 
     fn new_chunk(&mut self, size: u64) -> (usize, usize) {
         let last = self.chunks.len() + 1 >= MAX_CHUNKS;
-        let room = if last { ENDLESS } else { size.max(self.arena.max_chunk) };
+        let room = if last {
+            ENDLESS
+        } else {
+            size.max(self.arena.max_chunk)
+        };
         self.chunks.push(Chunk {
-            free: vec![Block { offset: 0, size: room }],
+            free: vec![Block {
+                offset: 0,
+                size: room,
+            }],
             max_size: 0,
         });
         (self.chunks.len() - 1, 0)
@@ -112,7 +120,8 @@ impl Allocator {
     fn give_back(&mut self, address: Address, size: u64) {
         let size = self.aligned(size);
         let free = &mut self.chunks[address.chunk].free;
-        let touches = |b: &Block| b.offset + b.size == address.offset || address.offset + size == b.offset;
+        let touches =
+            |b: &Block| b.offset + b.size == address.offset || address.offset + size == b.offset;
         let Some(at) = free.iter().position(touches) else {
             let at = free.partition_point(|b| b.offset < address.offset);
             let offset = address.offset;

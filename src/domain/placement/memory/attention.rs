@@ -61,15 +61,27 @@ impl Net<'_> {
                 let flat = names.map(|name| self.project(x, Some(layer), name).unwrap_or(x));
                 let mut parts = flat;
                 for (part, [head, n]) in parts.iter_mut().zip(sizes) {
-                    let head = head * if self.graph.ne(*part)[0] == 2 * head * n { 2 } else { 1 };
+                    let head = head
+                        * if self.graph.ne(*part)[0] == 2 * head * n {
+                            2
+                        } else {
+                            1
+                        };
                     *part = self.graph.view(Op::Reshape, *part, &[head, n, self.tokens]);
                 }
                 parts
             }
         };
         let gated = self.graph.ne(q)[0] == 2 * shape.key_length;
-        let half = |net: &mut Self| net.graph.part(q, &[shape.key_length, shape.heads, net.tokens]);
-        let (q, gate) = if gated { (half(self), Some(half(self))) } else { (q, None) };
+        let half = |net: &mut Self| {
+            net.graph
+                .part(q, &[shape.key_length, shape.heads, net.tokens])
+        };
+        let (q, gate) = if gated {
+            (half(self), Some(half(self)))
+        } else {
+            (q, None)
+        };
         let q = self.head_norm(q, layer, "attn_q_norm");
         let q = self.turn(q, layer);
         let k = self.head_norm(k, layer, "attn_k_norm");
@@ -131,17 +143,27 @@ impl Net<'_> {
         let [key_bytes, value_bytes] = cache::attention_bytes(self.context, cache);
         let stored = Stored::Cache(self.cache_home(layer));
         let all = cells * self.sequences;
-        let keys = self.graph.stored([cache.keys, all, 1, 1], key_bytes, stored);
-        let values = self.graph.stored([cache.values, all, 1, 1], value_bytes, stored);
+        let keys = self
+            .graph
+            .stored([cache.keys, all, 1, 1], key_bytes, stored);
+        let values = self
+            .graph
+            .stored([cache.values, all, 1, 1], value_bytes, stored);
         let key_cells = self.key_cells(cache);
-        let flat = self.graph.view(Op::View, heads.k, &[cache.keys, self.tokens]);
+        let flat = self
+            .graph
+            .view(Op::View, heads.k, &[cache.keys, self.tokens]);
         self.set_rows(keys, flat, key_cells);
         let value_cells = self.value_cells(cache);
         if self.context.flash_attention {
-            let flat = self.graph.view(Op::View, heads.v, &[cache.values, self.tokens]);
+            let flat = self
+                .graph
+                .view(Op::View, heads.v, &[cache.values, self.tokens]);
             self.set_rows(values, flat, value_cells);
         } else {
-            let view = self.graph.view(Op::Reshape, values, &[1, cache.values * all]);
+            let view = self
+                .graph
+                .view(Op::Reshape, values, &[1, cache.values * all]);
             let flat = self
                 .graph
                 .view(Op::Reshape, heads.v, &[1, cache.values * self.tokens]);
@@ -166,26 +188,38 @@ impl Net<'_> {
         let cells = cache::layer_cells(self.context, cache);
         let mask = self.mask(cache);
         let k = self.graph.view(Op::View, keys, &[key, kv_heads, cells, n]);
-        let v = self.graph.view(Op::View, values, &[value, kv_heads, cells, n]);
+        let v = self
+            .graph
+            .view(Op::View, values, &[value, kv_heads, cells, n]);
         let q = self.graph.view(Op::View, q, &[key, heads, each, n]);
         let q = self.graph.view(Op::Permute, q, &[key, each, heads, n]);
         let k = self.graph.view(Op::Permute, k, &[key, cells, kv_heads, n]);
-        let v = self.graph.view(Op::Permute, v, &[value, cells, kv_heads, n]);
+        let v = self
+            .graph
+            .view(Op::Permute, v, &[value, cells, kv_heads, n]);
         let sinks = self.weight(Some(layer), "attn_sinks.weight");
         if self.context.flash_attention {
             let mut sources = vec![q, k, v, mask];
             sources.extend(sinks);
-            let out = self.graph.op(Op::FlashAttention, &[value, heads, each, n], &sources);
+            let out = self
+                .graph
+                .op(Op::FlashAttention, &[value, heads, each, n], &sources);
             self.graph.tensors[out].extra = self.unpacked(cache, cells * n);
-            return self.graph.view(Op::Reshape, out, &[value * heads, self.tokens]);
+            return self
+                .graph
+                .view(Op::Reshape, out, &[value * heads, self.tokens]);
         }
         let kq = self.graph.op(Op::MulMat, &[cells, each, heads, n], &[k, q]);
         let mut sources = vec![kq, mask];
         sources.extend(sinks);
         let weights = self.graph.like(Op::SoftMax, &sources);
-        let kqv = self.graph.op(Op::MulMat, &[value, each, heads, n], &[v, weights]);
+        let kqv = self
+            .graph
+            .op(Op::MulMat, &[value, each, heads, n], &[v, weights]);
         let turned = self.graph.view(Op::Permute, kqv, &[value, heads, each, n]);
-        let out = self.graph.op(Op::Other, &[value * heads, self.tokens], &[turned]);
+        let out = self
+            .graph
+            .op(Op::Other, &[value * heads, self.tokens], &[turned]);
         if self.placement.kv_on_host {
             self.graph.tensors[out].pinned = Some(crate::domain::placement::placement::Home::Host);
         }
@@ -210,6 +244,7 @@ impl Net<'_> {
         let rows = self.outputs();
         let n = self.graph.ne(rows)[0];
         let width = self.graph.ne(x)[0];
-        self.graph.typed(Op::GetRows, &[width, n], Elem::F32, &[x, rows])
+        self.graph
+            .typed(Op::GetRows, &[width, n], Elem::F32, &[x, rows])
     }
 }

@@ -7,7 +7,7 @@ use super::weights::{self, Homes};
 use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::placement::{ContextParams, Placement};
-use crate::domain::types::Backend as Kind;
+use crate::domain::types::{Backend as Kind, Bytes};
 
 /// Tokens from which weights in RAM are worth copying to a device (`GGML_OP_OFFLOAD_MIN_BATCH`'s default).
 const OFFLOAD_MIN_BATCH: u64 = 32;
@@ -25,10 +25,21 @@ pub(super) fn buffers(
     homes: &Homes,
 ) -> Vec<u64> {
     let index = Index::new(layout);
-    let net = Net::new(layout, placement, context, memories.devices.len(), &index, homes);
+    let net = Net::new(
+        layout,
+        placement,
+        context,
+        memories.devices.len(),
+        &index,
+        homes,
+    );
     let mut graph = net.build();
     let backends = backends(memories);
-    let copies = if pipelines(layout, placement, memories) { PIPELINE_COPIES } else { 1 };
+    let copies = if pipelines(layout, placement, memories) {
+        PIPELINE_COPIES
+    } else {
+        1
+    };
     let plan = plan(&mut graph, &backends, copies);
     let arenas: Vec<Arena> = backends.iter().map(|b| b.arena).collect();
     peaks(&graph, &plan, &arenas)
@@ -52,9 +63,20 @@ fn backends(memories: &Memories) -> Vec<Backend> {
     all
 }
 
+/// Bytes beyond which a memory's buffers are split into several.
+pub(super) fn chunk(memories: &Memories, i: usize) -> Bytes {
+    let whole = Bytes(WHOLE);
+    memories
+        .devices
+        .get(i)
+        .map_or(whole, |d| Bytes(device(memories, i, d).arena.max_chunk))
+}
+
 fn device(memories: &Memories, i: usize, device: &OffloadDevice) -> Backend {
     let vulkan = device.backend == Kind::Vulkan;
-    let largest = device.max_buffer.map_or(VULKAN_CHUNK, |b| b.0.min(VULKAN_CHUNK));
+    let largest = device
+        .max_buffer
+        .map_or(VULKAN_CHUNK, |b| b.0.min(VULKAN_CHUNK));
     Backend {
         kind: device.backend,
         arena: Arena {

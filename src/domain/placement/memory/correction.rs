@@ -24,7 +24,11 @@ pub struct Observed {
 impl Observed {
     /// Observed ÷ predicted.
     pub fn ratio(&self) -> f64 {
-        if self.square > 0.0 { self.cross / self.square } else { 1.0 }
+        if self.square > 0.0 {
+            self.cross / self.square
+        } else {
+            1.0
+        }
     }
 }
 

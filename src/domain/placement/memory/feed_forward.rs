@@ -29,7 +29,9 @@ impl Net<'_> {
     /// Without a gate of its own: gate and up in one matrix, or a plain activation.
     fn activated(&mut self, up: Id, layer: Option<u32>, down: &str) -> Id {
         let ne = self.graph.ne(up);
-        let inner = self.dims(layer, &format!("{down}.weight")).map_or(ne[0], |d| d[0]);
+        let inner = self
+            .dims(layer, &format!("{down}.weight"))
+            .map_or(ne[0], |d| d[0]);
         if inner * 2 == ne[0] {
             self.graph.op(Op::Glu, &[inner, ne[1]], &[up])
         } else {
@@ -43,7 +45,11 @@ impl Net<'_> {
         if !self.has(Some(layer), "ffn_up_shexp.weight") {
             return routed;
         }
-        let shared = self.dense(x, layer, ["ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp"]);
+        let shared = self.dense(
+            x,
+            layer,
+            ["ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp"],
+        );
         let shared = match self.project(x, Some(layer), "ffn_gate_inp_shexp") {
             Some(gate) => {
                 let gate = self.graph.like(Op::Unary, &[gate]);
@@ -60,13 +66,23 @@ impl Net<'_> {
         let logits = self.project(x, Some(layer), "ffn_gate_inp").unwrap_or(x);
         let late = self.layout.info.architecture == "gpt-oss";
         let bias = self.weight(Some(layer), "exp_probs_b.bias");
-        let gate = if bias.is_some() { Op::Unary } else { Op::SoftMax };
-        let probs = if late { logits } else { self.graph.like(gate, &[logits]) };
+        let gate = if bias.is_some() {
+            Op::Unary
+        } else {
+            Op::SoftMax
+        };
+        let probs = if late {
+            logits
+        } else {
+            self.graph.like(gate, &[logits])
+        };
         let choice = match bias {
             Some(bias) => self.graph.like(Op::Add, &[probs, bias]),
             None => probs,
         };
-        let sorted = self.graph.typed(Op::ArgSort, &[count, tokens], Elem::I32, &[choice]);
+        let sorted = self
+            .graph
+            .typed(Op::ArgSort, &[count, tokens], Elem::I32, &[choice]);
         let ids = self.graph.part(sorted, &[used, tokens]);
         let flat = self.graph.view(Op::Reshape, probs, &[1, count, tokens]);
         let mut weights = self.graph.op(Op::GetRows, &[1, used, tokens], &[flat, ids]);
@@ -95,14 +111,18 @@ impl Net<'_> {
                 self.graph.op(Op::Glu, &[half, used, tokens], &[gate, up])
             }
             None => {
-                let up = self.by_expert(each, layer, "ffn_up_exps", ids).unwrap_or(each);
+                let up = self
+                    .by_expert(each, layer, "ffn_up_exps", ids)
+                    .unwrap_or(each);
                 match self.by_expert(each, layer, "ffn_gate_exps", ids) {
                     Some(gate) => self.graph.like(Op::Glu, &[gate, up]),
                     None => self.graph.like(Op::Unary, &[up]),
                 }
             }
         };
-        let down = self.by_expert(inner, layer, "ffn_down_exps", ids).unwrap_or(inner);
+        let down = self
+            .by_expert(inner, layer, "ffn_down_exps", ids)
+            .unwrap_or(inner);
         let weighted = self.graph.like(Op::Mul, &[down, weights]);
         self.graph.expand(weighted);
         let parts: Vec<Id> = (0..used)

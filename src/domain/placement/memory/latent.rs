@@ -36,14 +36,26 @@ impl Net<'_> {
         let q_plain = self.graph.part(q, &[plain, heads, tokens]);
         let q_turned = self.graph.part(q, &[turned, heads, tokens]);
         let q_turned = self.graph.like(Op::Rope, &[q_turned, positions]);
-        let q_plain = self.graph.view(Op::Permute, q_plain, &[plain, tokens, heads]);
+        let q_plain = self
+            .graph
+            .view(Op::Permute, q_plain, &[plain, tokens, heads]);
         let mut sources: Vec<Id> = self.weight(at, "attn_k_b.weight").into_iter().collect();
         sources.push(q_plain);
         let absorbed = self.graph.op(Op::MulMat, &[rank, tokens, heads], &sources);
-        let absorbed = self.graph.view(Op::Permute, absorbed, &[rank, heads, tokens]);
-        let query = self.graph.op(Op::Other, &[rank + turned, heads, tokens], &[absorbed, q_turned]);
+        let absorbed = self
+            .graph
+            .view(Op::Permute, absorbed, &[rank, heads, tokens]);
+        let query = self.graph.op(
+            Op::Other,
+            &[rank + turned, heads, tokens],
+            &[absorbed, q_turned],
+        );
         let latent = self.graph.view(Op::Reshape, latent, &[rank, 1, tokens]);
-        let key = self.graph.op(Op::Other, &[rank + turned, 1, tokens], &[latent, key_turned]);
+        let key = self.graph.op(
+            Op::Other,
+            &[rank + turned, 1, tokens],
+            &[latent, key_turned],
+        );
         for part in [query, latent, key] {
             self.graph.expand(part);
         }
@@ -64,7 +76,14 @@ impl Net<'_> {
         keys
     }
 
-    fn attend_latent(&mut self, query: Id, keys: Id, layer: u32, cache: AttentionCache, rank: u64) -> Id {
+    fn attend_latent(
+        &mut self,
+        query: Id,
+        keys: Id,
+        layer: u32,
+        cache: AttentionCache,
+        rank: u64,
+    ) -> Id {
         let (each, n) = (self.tokens / self.sequences, self.sequences);
         let cells = cache::layer_cells(self.context, cache);
         let heads = self.layer(layer).heads;
@@ -78,30 +97,45 @@ impl Net<'_> {
         let v = self.graph.view(Op::Permute, v, &[rank, cells, 1, n]);
         let up = self.weight(Some(layer), "attn_v_b.weight");
         let value = up.map_or(rank, |up| self.graph.ne(up)[1]);
-        let mut decompress = |net: &mut Self, latent: Id| {
+        let decompress = |net: &mut Self, latent: Id| {
             let mut sources: Vec<Id> = up.into_iter().collect();
             sources.push(latent);
             net.graph.op(Op::MulMat, &[value, each, heads, n], &sources)
         };
         let out = if self.context.flash_attention {
-            let out = self
-                .graph
-                .op(Op::FlashAttention, &[rank, heads, each, n], &[q, k, v, mask]);
-            self.graph.tensors[out].extra = self.unpacked(AttentionCache { values: 0, ..cache }, cells * n);
+            let out = self.graph.op(
+                Op::FlashAttention,
+                &[rank, heads, each, n],
+                &[q, k, v, mask],
+            );
+            self.graph.tensors[out].extra =
+                self.unpacked(AttentionCache { values: 0, ..cache }, cells * n);
             let turned = self.graph.view(Op::Permute, out, &[rank, each, heads, n]);
             let out = decompress(self, turned);
             let turned = self.graph.view(Op::Permute, out, &[value, heads, each, n]);
-            let whole = self.graph.op(Op::Other, &[value, heads, each, n], &[turned]);
-            return self.graph.view(Op::Reshape, whole, &[value * heads, self.tokens]);
+            let whole = self
+                .graph
+                .op(Op::Other, &[value, heads, each, n], &[turned]);
+            return self
+                .graph
+                .view(Op::Reshape, whole, &[value * heads, self.tokens]);
         } else {
             let kq = self.graph.op(Op::MulMat, &[cells, each, heads, n], &[k, q]);
             let weights = self.graph.like(Op::SoftMax, &[kq, mask]);
             let v = self.graph.view(Op::Permute, v, &[cells, rank, 1, n]);
-            let v = self.graph.typed(Op::Other, &[cells, rank, 1, n], super::graph::Elem::F16, &[v]);
-            let kqv = self.graph.op(Op::MulMat, &[rank, each, heads, n], &[v, weights]);
+            let v = self.graph.typed(
+                Op::Other,
+                &[cells, rank, 1, n],
+                super::graph::Elem::F16,
+                &[v],
+            );
+            let kqv = self
+                .graph
+                .op(Op::MulMat, &[rank, each, heads, n], &[v, weights]);
             decompress(self, kqv)
         };
         let turned = self.graph.view(Op::Permute, out, &[value, heads, each, n]);
-        self.graph.op(Op::Other, &[value * heads, self.tokens], &[turned])
+        self.graph
+            .op(Op::Other, &[value * heads, self.tokens], &[turned])
     }
 }

@@ -65,7 +65,7 @@ pub struct DeviceMemory {
     pub output: Bytes,
     /// What a plan may use of this memory.
     pub usable: Bytes,
-    /// The largest single allocation: all weights of a device are one buffer unless its backend splits them.
+    /// The largest buffer it must be possible to allocate: all weights, or where the backend splits them its largest part.
     pub largest_buffer: Bytes,
     /// Largest buffer the device can allocate, where it says so.
     pub max_buffer: Option<Bytes>,
@@ -99,14 +99,20 @@ impl DeviceMemory {
     /// Why it does not fit, naming the memory by its place in the list (case C36); `None` where it does.
     pub fn misfit(&self, position: usize) -> Option<String> {
         let host = self.id == HOST_ID;
-        let what = if host { "RAM".to_owned() } else { format!("device {position} ({})", self.id) };
+        let what = if host {
+            "the host".to_owned()
+        } else {
+            format!("device {position}")
+        };
         if self.excess() > Bytes(0) {
             let (need, have) = (self.total(), self.usable);
             return Some(format!("{what} would need {need} of {have}"));
         }
         let max = self.max_buffer.filter(|_| self.buffer_too_large())?;
         let largest = self.largest_buffer;
-        Some(format!("{what} would need one buffer of {largest}, and allocates at most {max}"))
+        Some(format!(
+            "{what} would need one buffer of {largest}, and allocates at most {max}"
+        ))
     }
 }
 
@@ -134,45 +140,81 @@ pub fn memory(
 ) -> Vec<DeviceMemory> {
     let homes = weights::homes(layout, placement, memories);
     let mut all = empty(memories);
-    let n = memories.devices.len();
-    let slot = |home: Home| match home {
-        Home::Device(i) => i.min(n),
-        Home::Host => n,
-    };
-    let backend = |i: usize| memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
-    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
-        let i = slot(*home);
-        let bytes = weights::allocated(tensor, backend(i));
-        all[i].weights.entry(tensor.class).or_default().0 += bytes;
-        if let Some(home) = homes.tied.filter(|_| tensor.name == "token_embd.weight") {
-            let i = slot(home);
-            let bytes = weights::allocated(tensor, backend(i));
-            all[i].weights.entry(TensorClass::Output).or_default().0 += bytes;
-        }
-    }
-    let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
-    for (layer, shape) in layout.layers.iter().enumerate() {
-        let i = slot(placement.cache_home(layer as u32, layout.n_layer(), n));
-        all[i].kv.0 += cache::layer_bytes(context, shape).0;
-    }
+    let host = all.len() - 1;
+    place_weights(&mut all, layout, memories, &homes);
+    place_caches(&mut all, layout, placement, context);
     let known = model::is_known(&layout.info.architecture);
     let compute = compute::buffers(layout, placement, context, memories, &homes);
-    for (device, bytes) in all.iter_mut().zip(compute) {
+    for (i, (device, bytes)) in all.iter_mut().zip(compute).enumerate() {
         device.compute = corrections.corrected(&device.id, Bytes(bytes));
         device.compute_basis = match corrections.compute.contains_key(&device.id) {
             true => Basis::Corrected,
             false if known => Basis::Simulated,
             false => Basis::Guessed,
         };
-        device.kv_basis = if exact { Basis::Exact } else { Basis::Guessed };
-        device.largest_buffer = device.compute.max(device.kv).max(device.model());
+        let whole = device.compute.max(device.kv).max(device.model());
+        let part = compute::chunk(memories, i);
+        device.largest_buffer = device.largest_buffer.max(whole.min(part));
     }
-    all[n].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
+    all[host].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
     all
 }
 
+/// Position of a home among devices and host.
+fn slot(all: &[DeviceMemory], home: Home) -> usize {
+    let host = all.len() - 1;
+    match home {
+        Home::Device(i) => i.min(host),
+        Home::Host => host,
+    }
+}
+
+fn place_weights(
+    all: &mut [DeviceMemory],
+    layout: &ModelLayout,
+    memories: &Memories,
+    homes: &weights::Homes,
+) {
+    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
+        let tied = homes.tied.filter(|_| tensor.name == weights::EMBEDDINGS);
+        let copies = [(Some(*home), tensor.class), (tied, TensorClass::Output)];
+        for (home, class) in copies {
+            let Some(i) = home.map(|home| slot(all, home)) else {
+                continue;
+            };
+            let backend = memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
+            let bytes = weights::allocated(tensor, backend);
+            all[i].weights.entry(class).or_default().0 += bytes;
+            all[i].largest_buffer.0 = all[i].largest_buffer.0.max(bytes);
+        }
+    }
+}
+
+fn place_caches(
+    all: &mut [DeviceMemory],
+    layout: &ModelLayout,
+    placement: &Placement,
+    context: &ContextParams,
+) {
+    let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
+    let n = all.len() - 1;
+    for (layer, shape) in layout.layers.iter().enumerate() {
+        let i = slot(all, placement.cache_home(layer as u32, layout.n_layer(), n));
+        let parts = cache::layer_parts(context, shape);
+        all[i].kv.0 += parts.iter().sum::<u64>();
+        let largest = parts.into_iter().max().unwrap_or(0);
+        all[i].largest_buffer.0 = all[i].largest_buffer.0.max(largest);
+    }
+    for device in all {
+        device.kv_basis = if exact { Basis::Exact } else { Basis::Guessed };
+    }
+}
+
 fn empty(memories: &Memories) -> Vec<DeviceMemory> {
-    let devices = memories.devices.iter().map(|d| (d.id.as_str(), d.usable, d.max_buffer));
+    let devices = memories
+        .devices
+        .iter()
+        .map(|d| (d.id.as_str(), d.usable, d.max_buffer));
     let host = std::iter::once((HOST_ID, memories.host.usable, None));
     let blank = |(id, usable, max_buffer): (&str, Bytes, Option<Bytes>)| DeviceMemory {
         id: id.to_owned(),

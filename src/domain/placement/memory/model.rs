@@ -38,7 +38,9 @@ impl Net<'_> {
         let mut telling = Vec::new();
         let mut left_out = None;
         for at in 0..likeness.len() {
-            let times = met.entry(&likeness[(at + 1).saturating_sub(RUN)..=at]).or_default();
+            let times = met
+                .entry(&likeness[(at + 1).saturating_sub(RUN)..=at])
+                .or_default();
             *times += 1;
             if *times > REPEATS && at + 1 < likeness.len() {
                 left_out = left_out.xor(Some(at as u32));
@@ -57,7 +59,9 @@ impl Net<'_> {
             self.layer(layer).hash(&mut hasher);
             self.cache_home(layer).hash(&mut hasher);
             let n_layer = self.layout.n_layer();
-            self.placement.layer_home(layer, n_layer, self.devices).hash(&mut hasher);
+            self.placement
+                .layer_home(layer, n_layer, self.devices)
+                .hash(&mut hasher);
             hasher
         };
         let mut hashers: Vec<DefaultHasher> = (0..self.layout.n_layer()).map(hash).collect();
@@ -66,7 +70,11 @@ impl Net<'_> {
                 continue;
             };
             // On its device a weight's size does not matter; from RAM it may be copied.
-            let copied = if *home == Home::Host { tensor.bytes.0 } else { 0 };
+            let copied = if *home == Home::Host {
+                tensor.bytes.0
+            } else {
+                0
+            };
             (tensor.name.splitn(3, '.').nth(2), tensor.dims, home, copied).hash(hasher);
         }
         hashers.iter().map(Hasher::finish).collect()
@@ -78,7 +86,7 @@ impl Net<'_> {
         let ids = self.graph.input(&[tokens], Elem::I32);
         let given = self.graph.input(&[width, tokens], Elem::F32);
         let mut sources = vec![];
-        sources.extend(self.weight(None, "token_embd.weight"));
+        sources.extend(self.weight(None, super::weights::EMBEDDINGS));
         sources.push(ids);
         let x = self.graph.op(Op::GetRows, &[width, tokens], &sources);
         self.graph.expand(x);
@@ -111,7 +119,10 @@ impl Net<'_> {
 
     /// Some models pick the wanted tokens after the last layer, the others within it.
     fn late_outputs(&self) -> bool {
-        matches!(self.layout.info.architecture.as_str(), "gpt-oss" | "qwen3next")
+        matches!(
+            self.layout.info.architecture.as_str(),
+            "gpt-oss" | "qwen3next"
+        )
     }
 
     fn block(&mut self, x: Id, layer: u32, last: bool) -> Id {
@@ -139,7 +150,11 @@ impl Net<'_> {
             y = self.norm(y, Some(layer), "post_attention_norm");
         }
         let residual = self.add_residual(y, residual);
-        let name = if has_ffn_norm { "ffn_norm" } else { "post_attention_norm" };
+        let name = if has_ffn_norm {
+            "ffn_norm"
+        } else {
+            "post_attention_norm"
+        };
         let y = self.norm(residual, Some(layer), name);
         let mut y = self.feed_forward(y, layer);
         if self.has(Some(layer), "post_ffw_norm.weight") {
@@ -157,7 +172,16 @@ impl Net<'_> {
 }
 
 /// Architectures whose graphs are built here as llama.cpp does (checked against llama-fit-params).
-const KNOWN: [&str; 8] = ["deepseek2", "gemma3", "gpt-oss", "lfm2", "llama", "qwen3", "qwen3moe", "qwen3next"];
+const KNOWN: [&str; 8] = [
+    "deepseek2",
+    "gemma3",
+    "gpt-oss",
+    "lfm2",
+    "llama",
+    "qwen3",
+    "qwen3moe",
+    "qwen3next",
+];
 
 /// Is this architecture's graph known?
 pub(super) fn is_known(architecture: &str) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cache;
 use super::graph::{Elem, Graph, Id, Op, Stored};
-use super::weights::Homes;
+use super::weights::{EMBEDDINGS, Homes};
 use crate::domain::placement::layout::{AttentionCache, LayerShape, ModelLayout};
 use crate::domain::placement::placement::{ContextParams, Home, Placement};
 
@@ -99,7 +99,9 @@ impl<'a> Net<'a> {
 
     /// Dimensions of a tensor of the file.
     pub(super) fn dims(&self, layer: Option<u32>, name: &str) -> Option<[u64; 4]> {
-        self.index.get(layer, name).map(|i| self.layout.tensors[i].dims)
+        self.index
+            .get(layer, name)
+            .map(|i| self.layout.tensors[i].dims)
     }
 
     /// A weight of the model, where the file has it.
@@ -120,12 +122,15 @@ impl<'a> Net<'a> {
         if let Some(own) = self.weight(None, "output.weight") {
             return Some(own);
         }
-        let i = self.index.get(None, "token_embd.weight")?;
+        let i = self.index.get(None, EMBEDDINGS)?;
         let Some(home) = self.homes.tied else {
-            return self.weight(None, "token_embd.weight");
+            return self.weight(None, EMBEDDINGS);
         };
         let tensor = &self.layout.tensors[i];
-        Some(self.graph.stored(tensor.dims, tensor.bytes.0, Stored::Weight(home)))
+        Some(
+            self.graph
+                .stored(tensor.dims, tensor.bytes.0, Stored::Weight(home)),
+        )
     }
 
     pub(super) fn layer(&self, layer: u32) -> &'a LayerShape {
@@ -142,7 +147,9 @@ impl<'a> Net<'a> {
     /// Which tokens' results are wanted: all that a batch allows.
     pub(super) fn outputs(&mut self) -> Id {
         let n = self.tokens.min(self.context.batch.max(1));
-        *self.outputs.get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
+        *self
+            .outputs
+            .get_or_insert_with(|| self.graph.input(&[n], Elem::I32))
     }
 
     /// Which recurrent states the sequences of the micro-batch have, and which are only moved: none.
@@ -167,7 +174,11 @@ impl<'a> Net<'a> {
             return id;
         }
         let cells = cache::layer_cells(self.context, cache);
-        let elem = if self.context.flash_attention { Elem::F16 } else { Elem::F32 };
+        let elem = if self.context.flash_attention {
+            Elem::F16
+        } else {
+            Elem::F32
+        };
         let ne = [cells, self.tokens / self.sequences, 1, self.sequences];
         let id = self.graph.input(&ne, elem);
         self.cache_inputs(cache).mask = Some(id);
@@ -191,7 +202,11 @@ impl<'a> Net<'a> {
         }
         let widest = self.layout.layers.iter().filter_map(|l| l.attention);
         let widest = widest.map(|a| a.values).max().unwrap_or(1);
-        let each = if self.context.flash_attention { 1 } else { widest };
+        let each = if self.context.flash_attention {
+            1
+        } else {
+            widest
+        };
         let id = self.graph.input(&[self.tokens * each], Elem::I64);
         self.cache_inputs(cache).values = Some(id);
         id
@@ -243,7 +258,8 @@ impl<'a> Net<'a> {
         let n_layer = self.layout.n_layer();
         let full = self.placement.offloaded(n_layer, self.devices) > n_layer;
         if let Some(l) = layer.filter(|_| full || self.tokens < PINNED_TOKENS) {
-            self.graph.tensors[y].pinned = Some(self.placement.layer_home(l, n_layer, self.devices));
+            self.graph.tensors[y].pinned =
+                Some(self.placement.layer_home(l, n_layer, self.devices));
         }
         if let Some(weight) = self.weight(layer, &format!("{name}.weight")) {
             y = self.graph.like(Op::Mul, &[y, weight]);
@@ -268,11 +284,13 @@ impl<'a> Net<'a> {
     pub(super) fn multiply(&mut self, matrix: Id, x: Id) -> Id {
         let ne = self.graph.ne(x);
         let rows = self.graph.ne(matrix)[1];
-        self.graph.op(Op::MulMat, &[rows, ne[1], ne[2], ne[3]], &[matrix, x])
+        self.graph
+            .op(Op::MulMat, &[rows, ne[1], ne[2], ne[3]], &[matrix, x])
     }
 
     /// Home of a layer's cache.
     pub(super) fn cache_home(&self, layer: u32) -> Home {
-        self.placement.cache_home(layer, self.layout.n_layer(), self.devices)
+        self.placement
+            .cache_home(layer, self.layout.n_layer(), self.devices)
     }
 }

@@ -28,7 +28,9 @@ impl Net<'_> {
         let zeroed = self.graph.view(Op::Scale, cleared, &[0]);
         self.graph.tensors[zeroed].bytes = 0;
         self.graph.expand(zeroed);
-        let state = self.graph.op(Op::GetRows, &[values, sequences], &[flat, main]);
+        let state = self
+            .graph
+            .op(Op::GetRows, &[values, sequences], &[flat, main]);
         self.graph.expand(state);
         let extra = self.graph.op(Op::GetRows, &[values, 0], &[flat, none]);
         let place = self.graph.view(Op::View, all, &[0]);
@@ -51,22 +53,29 @@ impl Net<'_> {
         let Some(mixed) = self.project(x, Some(layer), "shortconv.in_proj") else {
             return x;
         };
-        let [gate_in, gate_out, value] = [(); 3].map(|()| self.graph.part(mixed, &[width, each, n]));
+        let [gate_in, gate_out, value] =
+            [(); 3].map(|()| self.graph.part(mixed, &[width, each, n]));
         let gated = self.graph.op(Op::Mul, &[width, each, n], &[gate_in, value]);
         let turned = self.graph.view(Op::Permute, gated, &[each, width, n]);
         let [bytes, _] = cache::recurrent_bytes(self.context, self.layer(layer));
         let (all, conv) = self.load_state(layer, bytes, state.convolution);
         let kept = state.convolution / width;
         let conv = self.graph.view(Op::Reshape, conv, &[kept, width, n]);
-        let joined = self.graph.op(Op::Other, &[kept + each, width, n], &[conv, turned]);
+        let joined = self
+            .graph
+            .op(Op::Other, &[kept + each, width, n], &[conv, turned]);
         let last = self.graph.part(joined, &[kept, width, n]);
         let place = self.graph.view(Op::View, all, &[state.convolution, n]);
         self.store_state(last, place);
         let mut sources = vec![joined];
         sources.extend(self.weight(Some(layer), "shortconv.conv.weight"));
         let convolved = self.graph.op(Op::Conv, &[width, each, n], &sources);
-        let y = self.graph.op(Op::Mul, &[width, each, n], &[gate_out, convolved]);
-        let y = self.project(y, Some(layer), "shortconv.out_proj").unwrap_or(y);
+        let y = self
+            .graph
+            .op(Op::Mul, &[width, each, n], &[gate_out, convolved]);
+        let y = self
+            .project(y, Some(layer), "shortconv.out_proj")
+            .unwrap_or(y);
         self.graph.view(Op::Reshape, y, &[width, tokens])
     }
 
@@ -79,20 +88,30 @@ impl Net<'_> {
         let Some(mixed) = self.project(x, Some(layer), "attn_qkv") else {
             return x;
         };
-        let mixed = self.graph.view(Op::Reshape, mixed, &[size.channels, each, n]);
+        let mixed = self
+            .graph
+            .view(Op::Reshape, mixed, &[size.channels, each, n]);
         let z = self.project(x, Some(layer), "attn_gate").unwrap_or(x);
         let (beta, gate) = self.delta_gates(x, layer, size);
         let [conv_bytes, state_bytes] = cache::recurrent_bytes(self.context, self.layer(layer));
         let (all, conv) = self.load_state(layer, conv_bytes, state.convolution);
         let kept = state.convolution / size.channels;
-        let conv = self.graph.view(Op::Reshape, conv, &[kept, size.channels, n]);
-        let turned = self.graph.view(Op::Permute, mixed, &[each, size.channels, n]);
-        let joined = self.graph.op(Op::Other, &[kept + each, size.channels, n], &[conv, turned]);
+        let conv = self
+            .graph
+            .view(Op::Reshape, conv, &[kept, size.channels, n]);
+        let turned = self
+            .graph
+            .view(Op::Permute, mixed, &[each, size.channels, n]);
+        let joined = self
+            .graph
+            .op(Op::Other, &[kept + each, size.channels, n], &[conv, turned]);
         let last = self.graph.part(joined, &[kept, size.channels, n]);
         let place = self.graph.view(Op::View, all, &[state.convolution, n]);
         self.store_state(last, place);
         let (memory, old) = self.load_state(layer, state_bytes, state.state);
-        let old = self.graph.view(Op::Reshape, old, &[size.value, size.value, size.heads, n]);
+        let old = self
+            .graph
+            .view(Op::Reshape, old, &[size.value, size.value, size.heads, n]);
         let mut sources = vec![joined];
         sources.extend(self.weight(Some(layer), "ssm_conv1d.weight"));
         let y = self.graph.op(Op::Conv, &[size.channels, each, n], &sources);
@@ -100,20 +119,29 @@ impl Net<'_> {
         let [q, k] = [(); 2].map(|()| self.delta_key(y, size, each));
         let v = self.graph.part(y, &[size.value, size.heads, each, n]);
         let rows = size.value * size.heads;
-        let result = self
+        let result = self.graph.op(
+            Op::Other,
+            &[rows, tokens + size.value * n],
+            &[q, k, v, gate, beta, old],
+        );
+        let out = self
             .graph
-            .op(Op::Other, &[rows, tokens + size.value * n], &[q, k, v, gate, beta, old]);
-        let out = self.graph.view(Op::View, result, &[size.value, size.heads, each, n]);
-        let new = self.graph.part(result, &[size.value, size.value, size.heads, n]);
+            .view(Op::View, result, &[size.value, size.heads, each, n]);
+        let new = self
+            .graph
+            .part(result, &[size.value, size.value, size.heads, n]);
         let place = self.graph.view(Op::View, memory, &[state.state, n]);
         self.store_state(new, place);
-        let z = self.graph.view(Op::Reshape, z, &[size.value, size.heads, each, n]);
+        let z = self
+            .graph
+            .view(Op::Reshape, z, &[size.value, size.heads, each, n]);
         let normed = self.norm(out, Some(layer), "ssm_norm");
         let opened = self.graph.like(Op::Unary, &[z]);
         let y = self.graph.like(Op::Mul, &[normed, opened]);
         let y = self.graph.view(Op::Reshape, y, &[rows, each, n]);
         let y = self.project(y, Some(layer), "ssm_out").unwrap_or(y);
-        self.graph.view(Op::Reshape, y, &[self.layout.embedding, tokens])
+        self.graph
+            .view(Op::Reshape, y, &[self.layout.embedding, tokens])
     }
 
     /// Sizes of a gated delta net, from its weights: `ssm_a` has a value for each head, the convolution a row a channel.
@@ -137,9 +165,13 @@ impl Net<'_> {
         let each = tokens / n;
         let per_key = size.heads / size.keys;
         let both = self.project(x, Some(layer), "ssm_ba").unwrap_or(x);
-        let both = self.graph.view(Op::Reshape, both, &[2 * per_key, size.keys, each, n]);
+        let both = self
+            .graph
+            .view(Op::Reshape, both, &[2 * per_key, size.keys, each, n]);
         let [b, a] = [(); 2].map(|()| self.graph.part(both, &[per_key, size.keys, each, n]));
-        let b = self.graph.op(Op::Other, &[per_key, size.keys, each, n], &[b]);
+        let b = self
+            .graph
+            .op(Op::Other, &[per_key, size.keys, each, n], &[b]);
         let beta = self.graph.like(Op::Unary, &[b]);
         let alpha = self.graph.op(Op::Other, &[size.heads, each, n], &[a]);
         let mut sources = vec![alpha];
@@ -164,10 +196,13 @@ impl Net<'_> {
             return normed;
         }
         let per_key = size.heads / size.keys;
-        let flat = self.graph.view(Op::Reshape, normed, &[size.value, 1, size.keys, each * n]);
+        let flat = self
+            .graph
+            .view(Op::Reshape, normed, &[size.value, 1, size.keys, each * n]);
         let shape = [size.value, per_key, size.keys, each * n];
         let repeated = self.graph.typed(Op::Other, &shape, Elem::F32, &[flat]);
-        self.graph.view(Op::Reshape, repeated, &[size.value, size.heads, each, n])
+        self.graph
+            .view(Op::Reshape, repeated, &[size.value, size.heads, each, n])
     }
 }
 

@@ -46,7 +46,14 @@ const CHOICES: [&[Op]; 4] = [
         Op::Reshape,
     ],
     &[Op::SoftMax, Op::Reshape, Op::ArgSort, Op::View, Op::GetRows],
-    &[Op::ArgSort, Op::View, Op::GetRows, Op::Reshape, Op::SoftMax, Op::Reshape],
+    &[
+        Op::ArgSort,
+        Op::View,
+        Op::GetRows,
+        Op::Reshape,
+        Op::SoftMax,
+        Op::Reshape,
+    ],
 ];
 
 /// Other patterns Vulkan never takes apart.
@@ -133,7 +140,8 @@ impl<'a> Vulkan<'a> {
 
     fn matches(&self, pattern: &[Op], start: usize) -> bool {
         let fits = start + pattern.len() <= self.run.len();
-        fits && (0..pattern.len()).all(|j| self.op(start + j) == pattern[j] && !self.used[start + j])
+        fits && (0..pattern.len())
+            .all(|j| self.op(start + j) == pattern[j] && !self.used[start + j])
     }
 
     fn starts_pattern(&self, i: usize) -> bool {
@@ -258,7 +266,9 @@ impl<'a> Vulkan<'a> {
         let before = self.op(j - 1);
         let mut turned = j;
         if self.op(j) == Op::Mul && before == Op::RmsNorm {
-            if let Some(k) = self.find(j, |v, k| v.op(k) == Op::Rope && v.first_source(k, j) && v.inputs_only(k)) {
+            if let Some(k) = self.find(j, |v, k| {
+                v.op(k) == Op::Rope && v.first_source(k, j) && v.inputs_only(k)
+            }) {
                 turned = k;
                 self.mark(k, set);
             }
@@ -272,7 +282,9 @@ impl<'a> Vulkan<'a> {
             _ => None,
         };
         if let Some(op) = follower {
-            if let Some(k) = self.find(j, |v, k| v.op(k) == op && v.first_source(k, j) && v.other_done(k, 1)) {
+            if let Some(k) = self.find(j, |v, k| {
+                v.op(k) == op && v.first_source(k, j) && v.other_done(k, 1)
+            }) {
                 self.mark(k, set);
             }
         }
@@ -314,18 +326,21 @@ impl<'a> Vulkan<'a> {
 
     /// Pulls the write to the cache behind the rotation whose result it stores.
     fn pull_store(&mut self, turned: usize, set: &mut Vec<usize>) {
-        let view = |v: &Self, k: usize| !v.used[k] && v.op(k) == Op::View && v.first_source(k, turned);
+        let view =
+            |v: &Self, k: usize| !v.used[k] && v.op(k) == Op::View && v.first_source(k, turned);
         let Some(view) = self.find(turned, view) else {
             return;
         };
         let end = (turned + PATTERN_AHEAD).min(self.run.len());
-        let stores = |k: &usize| !self.used[*k] && self.op(*k) == Op::SetRows && self.first_source(*k, view);
+        let stores =
+            |k: &usize| !self.used[*k] && self.op(*k) == Op::SetRows && self.first_source(*k, view);
         let Some(store) = (view + 1..end).find(stores) else {
             return;
         };
         let alone = self.uses[self.run[turned]] == 1 && self.uses[self.run[view]] == 1;
         let own = self.graph.root(self.run[view]) == self.run[turned];
-        let blocks = |c: usize| !self.used[c] && c != view && !self.op(c).is_view() && self.needs(store, c);
+        let blocks =
+            |c: usize| !self.used[c] && c != view && !self.op(c).is_view() && self.needs(store, c);
         if alone && own && !(turned + 1..store).any(blocks) {
             self.mark(view, set);
             self.mark(store, set);

@@ -53,7 +53,11 @@ struct Scheduler<'a> {
 pub(super) fn plan(graph: &mut Graph, backends: &[Backend], copies: usize) -> Plan {
     let ids = vec![None; graph.tensors.len()];
     let mut uses = vec![0; graph.tensors.len()];
-    for source in graph.nodes.iter().flat_map(|node| &graph.tensors[*node].src) {
+    for source in graph
+        .nodes
+        .iter()
+        .flat_map(|node| &graph.tensors[*node].src)
+    {
         uses[*source] += 1;
     }
     let mut scheduler = Scheduler {
@@ -217,7 +221,8 @@ impl Scheduler<'_> {
             }
             for j in 0..self.graph.tensors[node].src.len() {
                 let source = self.graph.tensors[node].src[j];
-                if copies > 1 && self.graph.tensors[source].input && !seen_inputs.contains(&source) {
+                if copies > 1 && self.graph.tensors[source].input && !seen_inputs.contains(&source)
+                {
                     seen_inputs.push(source);
                     self.multiply(&mut plan, source, copies);
                 }
@@ -287,7 +292,13 @@ impl Scheduler<'_> {
     }
 
     /// Ends a run: its inputs are allocated first, each kept until it is copied.
-    fn close(&mut self, plan: &mut Plan, backend: usize, run: &mut Vec<Id>, inputs: &mut Vec<(Id, Id)>) {
+    fn close(
+        &mut self,
+        plan: &mut Plan,
+        backend: usize,
+        run: &mut Vec<Id>,
+        inputs: &mut Vec<(Id, Id)>,
+    ) {
         for (source, copy) in inputs.drain(..) {
             let root = self.graph.root(source);
             let dependency = Tensor {

@@ -9,6 +9,8 @@ use crate::domain::types::Backend;
 const TRIAL_TOKENS: u64 = 512;
 /// CUDA pads rows of quantised tensors to this many values (`MATRIX_ROW_PADDING`).
 const CUDA_ROW: u64 = 512;
+/// The embeddings, which may be the output matrix too.
+pub(super) const EMBEDDINGS: &str = "token_embd.weight";
 /// Bytes of an f32, which operands and results are.
 const F32: u64 = 4;
 
@@ -26,22 +28,37 @@ pub(super) fn limit(memories: &Memories, device: usize) -> Option<u64> {
     let device = memories.devices.get(device)?;
     let vulkan = device.backend == Backend::Vulkan;
     let limits = [device.max_tensor, device.max_buffer];
-    limits.into_iter().flatten().map(|b| b.0).min().filter(|_| vulkan)
+    limits
+        .into_iter()
+        .flatten()
+        .map(|b| b.0)
+        .min()
+        .filter(|_| vulkan)
 }
 
 /// Places every weight: where the placement wants it, unless its device cannot compute with a tensor of that size.
 pub(super) fn homes(layout: &ModelLayout, placement: &Placement, memories: &Memories) -> Homes {
     let n = memories.devices.len();
     let settle = |wanted: Home, tensor: &TensorEntry, class| match wanted {
-        Home::Device(i) if limit(memories, i).is_some_and(|max| trial(layout, tensor, class) > max) => Home::Host,
+        Home::Device(i)
+            if limit(memories, i).is_some_and(|max| trial(layout, tensor, class) > max) =>
+        {
+            Home::Host
+        }
         home => home,
     };
     let of = layout.tensors.iter();
-    let of = of.map(|t| settle(placement.home(t, layout, n), t, t.class)).collect();
-    let matrix = layout.tensors.iter().find(|t| t.name == "token_embd.weight");
+    let of = of
+        .map(|t| settle(placement.home(t, layout, n), t, t.class))
+        .collect();
+    let matrix = layout.tensors.iter().find(|t| t.name == EMBEDDINGS);
     let tied = matrix.filter(|_| layout.tied_embeddings).map(|t| {
         let n_layer = layout.n_layer();
-        settle(placement.layer_home(n_layer, n_layer, n), t, TensorClass::Output)
+        settle(
+            placement.layer_home(n_layer, n_layer, n),
+            t,
+            TensorClass::Output,
+        )
     });
     // In RAM one copy serves both uses, unless only one of them is possible on the first device: then the embeddings are in
     // memory that device can reach, the output matrix in plain memory.
@@ -77,7 +94,11 @@ pub(super) fn allocated(tensor: &TensorEntry, backend: Backend) -> u64 {
     let pads = cuda && over != 0 && !plain.iter().any(|p| p.eq_ignore_ascii_case(&tensor.kind));
     let rows = (tensor.elements() / columns.max(1)).max(1);
     let row = tensor.bytes.0 / rows;
-    let padding = if pads { (CUDA_ROW - over) * row / columns.max(1) } else { 0 };
+    let padding = if pads {
+        (CUDA_ROW - over) * row / columns.max(1)
+    } else {
+        0
+    };
     (tensor.bytes.0 + padding).next_multiple_of(alignment(backend))
 }
 
