@@ -8,5 +8,6 @@ pub mod failure;
 pub mod identify;
 pub mod install;
 pub mod log;
+pub mod oracle;
 pub mod process;
 pub mod server;

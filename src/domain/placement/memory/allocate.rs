@@ -72,7 +72,8 @@ impl Allocator {
             let Some(block) = chunk.free.last() else {
                 continue;
             };
-            let reuse = chunk.max_size as i64 - block.offset as i64 - size as i64;
+            let reuse =
+                chunk.max_size.cast_signed() - block.offset.cast_signed() - size.cast_signed();
             let better =
                 (best_reuse < 0 && reuse > best_reuse) || (reuse >= 0 && reuse < best_reuse);
             if block.size >= size && better {

@@ -54,23 +54,17 @@ impl Net<'_> {
             [shape.key_length, shape.kv_heads],
             [shape.value_length, shape.kv_heads],
         ];
-        let [q, k, v] = match self.project(x, Some(layer), "attn_qkv") {
-            Some(fused) => sizes.map(|[head, n]| self.graph.part(fused, &[head, n, self.tokens])),
-            None => {
-                let names = ["attn_q", "attn_k", "attn_v"];
-                let flat = names.map(|name| self.project(x, Some(layer), name).unwrap_or(x));
-                let mut parts = flat;
-                for (part, [head, n]) in parts.iter_mut().zip(sizes) {
-                    let head = head
-                        * if self.graph.ne(*part)[0] == 2 * head * n {
-                            2
-                        } else {
-                            1
-                        };
-                    *part = self.graph.view(Op::Reshape, *part, &[head, n, self.tokens]);
-                }
-                parts
+        let [q, k, v] = if let Some(fused) = self.project(x, Some(layer), "attn_qkv") {
+            sizes.map(|[head, n]| self.graph.part(fused, &[head, n, self.tokens]))
+        } else {
+            let names = ["attn_q", "attn_k", "attn_v"];
+            let mut parts = names.map(|name| self.project(x, Some(layer), name).unwrap_or(x));
+            for (part, [head, n]) in parts.iter_mut().zip(sizes) {
+                let doubled = self.graph.ne(*part)[0] == 2 * head * n;
+                let head = if doubled { 2 * head } else { head };
+                *part = self.graph.view(Op::Reshape, *part, &[head, n, self.tokens]);
             }
+            parts
         };
         let gated = self.graph.ne(q)[0] == 2 * shape.key_length;
         let half = |net: &mut Self| {

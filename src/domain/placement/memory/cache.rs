@@ -3,7 +3,6 @@
 
 use crate::domain::placement::layout::{AttentionCache, LayerShape};
 use crate::domain::placement::placement::ContextParams;
-use crate::domain::types::Bytes;
 
 /// llama.cpp rounds the cells of a cache up to this many.
 const CELL_STEP: u64 = 256;
@@ -82,14 +81,11 @@ pub(super) fn recurrent_bytes(context: &ContextParams, layer: &LayerShape) -> [u
         .map_or([0, 0], |r| [r.convolution * sequences, r.state * sequences])
 }
 
-/// All a layer keeps.
-pub(in crate::domain::placement) fn layer_bytes(
-    context: &ContextParams,
-    layer: &LayerShape,
-) -> Bytes {
-    let attention = layer
+/// All a layer keeps: K, V, convolution and recurrent state, each a tensor of its own.
+pub(super) fn layer_parts(context: &ContextParams, layer: &LayerShape) -> [u64; 4] {
+    let [k, v] = layer
         .attention
         .map_or([0, 0], |a| attention_bytes(context, a));
-    let recurrent = recurrent_bytes(context, layer);
-    Bytes(attention.iter().chain(&recurrent).sum())
+    let [convolution, state] = recurrent_bytes(context, layer);
+    [k, v, convolution, state]
 }

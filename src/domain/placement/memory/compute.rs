@@ -7,7 +7,7 @@ use super::weights::{self, Homes};
 use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::placement::{ContextParams, Placement};
-use crate::domain::types::Backend as Kind;
+use crate::domain::types::{Backend as Kind, Bytes};
 
 /// Tokens from which weights in RAM are worth copying to a device (`GGML_OP_OFFLOAD_MIN_BATCH`'s default).
 const OFFLOAD_MIN_BATCH: u64 = 32;
@@ -61,6 +61,15 @@ fn backends(memories: &Memories) -> Vec<Backend> {
         offload_min_batch: None,
     });
     all
+}
+
+/// Bytes beyond which a memory's buffers are split into several.
+pub(super) fn chunk(memories: &Memories, i: usize) -> Bytes {
+    let whole = Bytes(WHOLE);
+    memories
+        .devices
+        .get(i)
+        .map_or(whole, |d| Bytes(device(memories, i, d).arena.max_chunk))
 }
 
 fn device(memories: &Memories, i: usize, device: &OffloadDevice) -> Backend {

@@ -103,21 +103,17 @@ impl Net<'_> {
         let used = experts.used;
         let [width, tokens, ..] = self.graph.ne(x);
         let each = self.graph.view(Op::Reshape, x, &[width, 1, tokens]);
-        let inner = match self.by_expert(each, layer, "ffn_gate_up_exps", ids) {
-            Some(both) => {
-                let half = self.graph.ne(both)[0] / 2;
-                let gate = self.graph.part(both, &[half, used, tokens]);
-                let up = self.graph.part(both, &[half, used, tokens]);
-                self.graph.op(Op::Glu, &[half, used, tokens], &[gate, up])
-            }
-            None => {
-                let up = self
-                    .by_expert(each, layer, "ffn_up_exps", ids)
-                    .unwrap_or(each);
-                match self.by_expert(each, layer, "ffn_gate_exps", ids) {
-                    Some(gate) => self.graph.like(Op::Glu, &[gate, up]),
-                    None => self.graph.like(Op::Unary, &[up]),
-                }
+        let inner = if let Some(both) = self.by_expert(each, layer, "ffn_gate_up_exps", ids) {
+            let half = self.graph.ne(both)[0] / 2;
+            let [gate, up] = [(); 2].map(|()| self.graph.part(both, &[half, used, tokens]));
+            self.graph.op(Op::Glu, &[half, used, tokens], &[gate, up])
+        } else {
+            let up = self
+                .by_expert(each, layer, "ffn_up_exps", ids)
+                .unwrap_or(each);
+            match self.by_expert(each, layer, "ffn_gate_exps", ids) {
+                Some(gate) => self.graph.like(Op::Glu, &[gate, up]),
+                None => self.graph.like(Op::Unary, &[up]),
             }
         };
         let down = self

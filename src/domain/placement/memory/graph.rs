@@ -27,10 +27,10 @@ pub(super) enum Op {
     Rope,
     SoftMax,
     FlashAttention,
-    /// A unary function: SiLU, sigmoid, softplus, …
+    /// A unary function: `SiLU`, sigmoid, softplus, …
     Unary,
     Clamp,
-    /// A gated unit of two inputs (SwiGLU, GeGLU).
+    /// A gated unit of two inputs (`SwiGLU`, `GeGLU`).
     Glu,
     ArgSort,
     SumRows,
@@ -47,7 +47,7 @@ impl Op {
 
     /// Its result may overwrite a source (`ggml_op_can_inplace`).
     pub(super) fn is_in_place(self) -> bool {
-        use Op::*;
+        use Op::{Add, AddId, Clamp, Div, Mul, RmsNorm, Rope, Scale, SoftMax, Unary};
         matches!(
             self,
             Scale | Add | AddId | Mul | Div | Unary | Rope | RmsNorm | Clamp | SoftMax

@@ -67,8 +67,7 @@ pub struct DeviceMemory {
     pub output: Bytes,
     /// What a plan may use of this memory.
     pub usable: Bytes,
-    /// The largest single allocation: a tensor of the weights, or a layer's cache. llama.cpp splits all that is more than a
-    /// device's largest buffer between tensors.
+    /// The largest buffer it must be possible to allocate: all weights, or where the backend splits them its largest part.
     pub largest_buffer: Bytes,
     /// Largest buffer the device can allocate, where it says so.
     pub max_buffer: Option<Bytes>,
@@ -95,11 +94,6 @@ impl DeviceMemory {
         self.excess() == Bytes(0) && !self.buffer_too_large()
     }
 
-    /// One allocation more: the largest counts.
-    fn holds(&mut self, bytes: u64) {
-        self.largest_buffer = self.largest_buffer.max(Bytes(bytes));
-    }
-
     fn buffer_too_large(&self) -> bool {
         self.max_buffer.is_some_and(|max| self.largest_buffer > max)
     }
@@ -108,9 +102,9 @@ impl DeviceMemory {
     pub fn misfit(&self, position: usize) -> Option<String> {
         let host = self.id == HOST_ID;
         let what = if host {
-            "RAM".to_owned()
+            "the host".to_owned()
         } else {
-            format!("device {position} ({})", self.id)
+            format!("device {position}")
         };
         if self.excess() > Bytes(0) {
             let (need, have) = (self.total(), self.usable);
@@ -148,44 +142,74 @@ pub fn memory(
 ) -> Vec<DeviceMemory> {
     let homes = weights::homes(layout, placement, memories);
     let mut all = empty(memories);
-    let n = memories.devices.len();
-    let slot = |home: Home| match home {
-        Home::Device(i) => i.min(n),
-        Home::Host => n,
-    };
-    let backend = |i: usize| memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
-    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
-        let i = slot(*home);
-        let bytes = weights::allocated(tensor, backend(i));
-        all[i].weights.entry(tensor.class).or_default().0 += bytes;
-        all[i].holds(bytes);
-        if let Some(home) = homes.tied.filter(|_| tensor.name == "token_embd.weight") {
-            let i = slot(home);
-            let bytes = weights::allocated(tensor, backend(i));
-            all[i].weights.entry(TensorClass::Output).or_default().0 += bytes;
-            all[i].holds(bytes);
-        }
-    }
-    let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
-    for (layer, shape) in layout.layers.iter().enumerate() {
-        let i = slot(placement.cache_home(layer as u32, layout.n_layer(), n));
-        let bytes = cache::layer_bytes(context, shape).0;
-        all[i].kv.0 += bytes;
-        all[i].holds(bytes);
-    }
+    let host = all.len() - 1;
+    place_weights(&mut all, layout, memories, &homes);
+    place_caches(&mut all, layout, placement, context);
     let known = model::is_known(&layout.info.architecture);
     let compute = compute::buffers(layout, placement, context, memories, &homes);
-    for (device, bytes) in all.iter_mut().zip(compute) {
+    for (i, (device, bytes)) in all.iter_mut().zip(compute).enumerate() {
         device.compute = corrections.corrected(&device.id, Bytes(bytes));
         device.compute_basis = match corrections.compute.contains_key(&device.id) {
             true => Basis::Corrected,
             false if known => Basis::Simulated,
             false => Basis::Guessed,
         };
+        let whole = device.compute.max(device.kv).max(device.model());
+        let part = compute::chunk(memories, i);
+        device.largest_buffer = device.largest_buffer.max(whole.min(part));
+    }
+    all[host].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
+    all
+}
+
+/// Position of a home among devices and host.
+fn slot(all: &[DeviceMemory], home: Home) -> usize {
+    let host = all.len() - 1;
+    match home {
+        Home::Device(i) => i.min(host),
+        Home::Host => host,
+    }
+}
+
+fn place_weights(
+    all: &mut [DeviceMemory],
+    layout: &ModelLayout,
+    memories: &Memories,
+    homes: &weights::Homes,
+) {
+    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
+        let tied = homes.tied.filter(|_| tensor.name == weights::EMBEDDINGS);
+        let copies = [(Some(*home), tensor.class), (tied, TensorClass::Output)];
+        for (home, class) in copies {
+            let Some(i) = home.map(|home| slot(all, home)) else {
+                continue;
+            };
+            let backend = memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
+            let bytes = weights::allocated(tensor, backend);
+            all[i].weights.entry(class).or_default().0 += bytes;
+            all[i].largest_buffer.0 = all[i].largest_buffer.0.max(bytes);
+        }
+    }
+}
+
+fn place_caches(
+    all: &mut [DeviceMemory],
+    layout: &ModelLayout,
+    placement: &Placement,
+    context: &ContextParams,
+) {
+    let exact = cache::is_known(&context.type_k) && cache::is_known(&context.type_v);
+    let n = all.len() - 1;
+    for (layer, shape) in layout.layers.iter().enumerate() {
+        let i = slot(all, placement.cache_home(layer as u32, layout.n_layer(), n));
+        let parts = cache::layer_parts(context, shape);
+        all[i].kv.0 += parts.iter().sum::<u64>();
+        let largest = parts.into_iter().max().unwrap_or(0);
+        all[i].largest_buffer.0 = all[i].largest_buffer.0.max(largest);
+    }
+    for device in all {
         device.kv_basis = if exact { Basis::Exact } else { Basis::Guessed };
     }
-    all[n].output = Bytes(layout.vocabulary * LOGIT * context.sequences.max(1));
-    all
 }
 
 fn empty(memories: &Memories) -> Vec<DeviceMemory> {

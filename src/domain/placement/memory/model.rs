@@ -86,7 +86,7 @@ impl Net<'_> {
         let ids = self.graph.input(&[tokens], Elem::I32);
         let given = self.graph.input(&[width, tokens], Elem::F32);
         let mut sources = vec![];
-        sources.extend(self.weight(None, "token_embd.weight"));
+        sources.extend(self.weight(None, super::weights::EMBEDDINGS));
         sources.push(ids);
         let x = self.graph.op(Op::GetRows, &[width, tokens], &sources);
         self.graph.expand(x);

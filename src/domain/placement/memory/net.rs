@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cache;
 use super::graph::{Elem, Graph, Id, Op, Stored};
-use super::weights::Homes;
+use super::weights::{EMBEDDINGS, Homes};
 use crate::domain::placement::layout::{AttentionCache, LayerShape, ModelLayout};
 use crate::domain::placement::placement::{ContextParams, Home, Placement};
 
@@ -122,9 +122,9 @@ impl<'a> Net<'a> {
         if let Some(own) = self.weight(None, "output.weight") {
             return Some(own);
         }
-        let i = self.index.get(None, "token_embd.weight")?;
+        let i = self.index.get(None, EMBEDDINGS)?;
         let Some(home) = self.homes.tied else {
-            return self.weight(None, "token_embd.weight");
+            return self.weight(None, EMBEDDINGS);
         };
         let tensor = &self.layout.tensors[i];
         Some(

@@ -93,21 +93,8 @@ impl Net<'_> {
             .view(Op::Reshape, mixed, &[size.channels, each, n]);
         let z = self.project(x, Some(layer), "attn_gate").unwrap_or(x);
         let (beta, gate) = self.delta_gates(x, layer, size);
-        let [conv_bytes, state_bytes] = cache::recurrent_bytes(self.context, self.layer(layer));
-        let (all, conv) = self.load_state(layer, conv_bytes, state.convolution);
-        let kept = state.convolution / size.channels;
-        let conv = self
-            .graph
-            .view(Op::Reshape, conv, &[kept, size.channels, n]);
-        let turned = self
-            .graph
-            .view(Op::Permute, mixed, &[each, size.channels, n]);
-        let joined = self
-            .graph
-            .op(Op::Other, &[kept + each, size.channels, n], &[conv, turned]);
-        let last = self.graph.part(joined, &[kept, size.channels, n]);
-        let place = self.graph.view(Op::View, all, &[state.convolution, n]);
-        self.store_state(last, place);
+        let [_, state_bytes] = cache::recurrent_bytes(self.context, self.layer(layer));
+        let joined = self.delta_input(mixed, layer, state, size);
         let (memory, old) = self.load_state(layer, state_bytes, state.state);
         let old = self
             .graph
@@ -142,6 +129,28 @@ impl Net<'_> {
         let y = self.project(y, Some(layer), "ssm_out").unwrap_or(y);
         self.graph
             .view(Op::Reshape, y, &[self.layout.embedding, tokens])
+    }
+
+    /// The new channels behind those of the last tokens, which are kept for the next micro-batch.
+    fn delta_input(&mut self, mixed: Id, layer: u32, state: RecurrentState, size: DeltaSize) -> Id {
+        let n = self.sequences;
+        let each = self.tokens / n;
+        let [conv_bytes, _] = cache::recurrent_bytes(self.context, self.layer(layer));
+        let (all, conv) = self.load_state(layer, conv_bytes, state.convolution);
+        let kept = state.convolution / size.channels;
+        let conv = self
+            .graph
+            .view(Op::Reshape, conv, &[kept, size.channels, n]);
+        let turned = self
+            .graph
+            .view(Op::Permute, mixed, &[each, size.channels, n]);
+        let joined = self
+            .graph
+            .op(Op::Other, &[kept + each, size.channels, n], &[conv, turned]);
+        let last = self.graph.part(joined, &[kept, size.channels, n]);
+        let place = self.graph.view(Op::View, all, &[state.convolution, n]);
+        self.store_state(last, place);
+        joined
     }
 
     /// Sizes of a gated delta net, from its weights: `ssm_a` has a value for each head, the convolution a row a channel.

@@ -265,13 +265,14 @@ impl<'a> Vulkan<'a> {
     fn pull(&mut self, j: usize, set: &mut Vec<usize>) {
         let before = self.op(j - 1);
         let mut turned = j;
-        if self.op(j) == Op::Mul && before == Op::RmsNorm {
-            if let Some(k) = self.find(j, |v, k| {
+        if self.op(j) == Op::Mul
+            && before == Op::RmsNorm
+            && let Some(k) = self.find(j, |v, k| {
                 v.op(k) == Op::Rope && v.first_source(k, j) && v.inputs_only(k)
-            }) {
-                turned = k;
-                self.mark(k, set);
-            }
+            })
+        {
+            turned = k;
+            self.mark(k, set);
         }
         if matches!(self.op(turned), Op::Rope | Op::RmsNorm) {
             self.pull_store(turned, set);
@@ -281,12 +282,12 @@ impl<'a> Vulkan<'a> {
             (Op::MulMat, Op::Add) => Some(Op::Add),
             _ => None,
         };
-        if let Some(op) = follower {
-            if let Some(k) = self.find(j, |v, k| {
+        if let Some(op) = follower
+            && let Some(k) = self.find(j, |v, k| {
                 v.op(k) == op && v.first_source(k, j) && v.other_done(k, 1)
-            }) {
-                self.mark(k, set);
-            }
+            })
+        {
+            self.mark(k, set);
         }
         if self.op(j) == Op::Unary {
             let multiplies = |v: &Self, k: usize| {

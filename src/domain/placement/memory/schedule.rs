@@ -229,18 +229,17 @@ impl Scheduler<'_> {
                 if self.backend(source) == current {
                     continue;
                 }
-                let copy = match copied[current][source] {
-                    Some(copy) => copy,
-                    None => {
-                        let copy = self.copy(source, current);
-                        if copies > 1 {
-                            plan.leafs.push(copy);
-                            self.multiply(&mut plan, copy, copies);
-                        }
-                        copied[current][source] = Some(copy);
-                        inputs.push((source, copy));
-                        copy
+                let copy = if let Some(copy) = copied[current][source] {
+                    copy
+                } else {
+                    let copy = self.copy(source, current);
+                    if copies > 1 {
+                        plan.leafs.push(copy);
+                        self.multiply(&mut plan, copy, copies);
                     }
+                    copied[current][source] = Some(copy);
+                    inputs.push((source, copy));
+                    copy
                 };
                 self.graph.tensors[node].src[j] = copy;
             }

@@ -9,6 +9,8 @@ use crate::domain::types::Backend;
 const TRIAL_TOKENS: u64 = 512;
 /// CUDA pads rows of quantised tensors to this many values (`MATRIX_ROW_PADDING`).
 const CUDA_ROW: u64 = 512;
+/// The embeddings, which may be the output matrix too.
+pub(super) const EMBEDDINGS: &str = "token_embd.weight";
 /// Bytes of an f32, which operands and results are.
 const F32: u64 = 4;
 
@@ -49,10 +51,7 @@ pub(super) fn homes(layout: &ModelLayout, placement: &Placement, memories: &Memo
     let of = of
         .map(|t| settle(placement.home(t, layout, n), t, t.class))
         .collect();
-    let matrix = layout
-        .tensors
-        .iter()
-        .find(|t| t.name == "token_embd.weight");
+    let matrix = layout.tensors.iter().find(|t| t.name == EMBEDDINGS);
     let tied = matrix.filter(|_| layout.tied_embeddings).map(|t| {
         let n_layer = layout.n_layer();
         settle(
