@@ -32,6 +32,8 @@ const BELOW: f32 = 38.0;
 const ABOVE: f32 = 10.0;
 const LABEL_ROOM: f32 = 62.0;
 const SIDE: f32 = 4.0;
+/// Room for the rates at the left.
+const LEFT: f32 = 40.0;
 
 /// `8k`, `1536`.
 pub fn tokens_words(tokens: u64) -> String {
@@ -48,13 +50,17 @@ impl Growth {
         let mut scene = Scene::new(usable(width), self.height);
         let (top, base) = (ABOVE, self.height - BELOW);
         let rates = self.steps.iter().map(|s| s.rate).chain([0.0]);
-        let ticks = Axis::over(rates, 0.0, 192.0).ticks();
+        let axis = Axis::over(rates, 0.0, 192.0);
+        let ticks = axis.ticks();
         let hi = ticks[ticks.len() - 1];
         let up = |v: f64| base - (base - top) * (v / hi).clamp(0.0, 1.0) as f32;
         for tick in &ticks {
             let y = up(*tick);
             let to = Point { x: scene.width, y };
-            scene.line(Point { x: 0.0, y }, to, Role::Hairline, 1.0, false);
+            scene.line(Point { x: LEFT, y }, to, Role::Hairline, 1.0, false);
+            let text = format!("{tick:.*}", axis.decimals());
+            let at = Point { x: LEFT - 8.0, y };
+            scene.text(at, Anchor::End, caption(&text, Role::Muted));
         }
         let xs = self.places(scene.width);
         let line: Vec<Point> = self
@@ -65,11 +71,6 @@ impl Growth {
             .collect();
         scene.add(Mark::Area { points: line.clone(), base_y: base, role: Role::Accent });
         scene.add(Mark::Polyline { points: line.clone(), role: Role::Accent, width: 1.5, dash: false });
-        for tick in ticks.iter().skip(1) {
-            let at = Point { x: 2.0, y: (up(*tick) + 8.0).max(8.0) };
-            let text = format!("{} t/s", three_digits(*tick));
-            scene.text(at, Anchor::Start, caption(&text, Role::Muted));
-        }
         for (step, at) in self.steps.iter().zip(&line) {
             let role = if step.note.is_some() { Role::Regressed } else { Role::Accent };
             let note = step.note.as_ref().map_or_else(String::new, |n| format!("; {n}"));
@@ -88,9 +89,9 @@ impl Growth {
         let log = |s: &Step| (s.context.max(1) as f64).log2();
         let lo = self.steps.first().map_or(0.0, log);
         let hi = self.steps.last().map_or(1.0, log);
-        let room = f64::from(width - 2.0 * SIDE);
+        let room = f64::from(width - LEFT - 2.0 * SIDE);
         let share = |s: &Step| if hi > lo { (log(s) - lo) / (hi - lo) } else { 0.0 };
-        self.steps.iter().map(|s| SIDE + (room * share(s)) as f32).collect()
+        self.steps.iter().map(|s| LEFT + SIDE + (room * share(s)) as f32).collect()
     }
 
     fn words(&self, scene: &mut Scene, xs: &[f32], y: f32) {
@@ -167,9 +168,9 @@ mod tests {
             steps: vec![step(2048, 9.0), step(4096, 8.0), step(8192, 6.0)],
             height: 120.0,
         };
-        // Between 4 and 304 − 4 points the middle one is at 152.
-        assert_eq!(growth.places(304.0), [4.0, 152.0, 300.0]);
-        let scene = growth.scene(304.0);
+        // Between 44 and 344 − 4 points the middle one is at 192.
+        assert_eq!(growth.places(344.0), [44.0, 192.0, 340.0]);
+        let scene = growth.scene(344.0);
         assert!(scene.summary.starts_with("Generation from 9.00 t/s at 2048"));
         assert_eq!(scene.table.rows[1], ["4096", "8.00", "–"]);
     }

@@ -39,7 +39,7 @@ pub(super) fn scatter(ui: &mut Ui, page: &State, height: f32) {
 
 /// Draws the card of contexts.
 pub(super) fn growth(ui: &mut Ui, page: &State, height: f32) {
-    Card::new("Speed as the context grows").min_height(height).show(ui, |ui| {
+    Card::new("Speed as the context grows").caption("tokens per second").min_height(height).show(ui, |ui| {
         let Some((_, steps)) = &page.growth else {
             loading_note(ui, "Judging this placement at other contexts");
             return;
