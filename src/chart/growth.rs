@@ -32,6 +32,8 @@ const BELOW: f32 = 38.0;
 const ABOVE: f32 = 10.0;
 const LABEL_ROOM: f32 = 62.0;
 const SIDE: f32 = 4.0;
+/// Room for the rates at the left.
+const LEFT: f32 = 40.0;
 
 /// `8k`, `1536`.
 pub fn tokens_words(tokens: u64) -> String {
@@ -48,13 +50,17 @@ impl Growth {
         let mut scene = Scene::new(usable(width), self.height);
         let (top, base) = (ABOVE, self.height - BELOW);
         let rates = self.steps.iter().map(|s| s.rate).chain([0.0]);
-        let ticks = Axis::over(rates, 0.0, 192.0).ticks();
+        let axis = Axis::over(rates, 0.0, 192.0);
+        let ticks = axis.ticks();
         let hi = ticks[ticks.len() - 1];
         let up = |v: f64| base - (base - top) * (v / hi).clamp(0.0, 1.0) as f32;
         for tick in &ticks {
             let y = up(*tick);
             let to = Point { x: scene.width, y };
-            scene.line(Point { x: 0.0, y }, to, Role::Hairline, 1.0, false);
+            scene.line(Point { x: LEFT, y }, to, Role::Hairline, 1.0, false);
+            let text = format!("{tick:.*}", axis.decimals());
+            let at = Point { x: LEFT - 8.0, y };
+            scene.text(at, Anchor::End, caption(&text, Role::Muted));
         }
         let xs = self.places(scene.width);
         let line: Vec<Point> = self
@@ -77,14 +83,6 @@ impl Growth {
             width: 1.5,
             dash: false,
         });
-        for tick in ticks.iter().skip(1) {
-            let at = Point {
-                x: 2.0,
-                y: (up(*tick) + 8.0).max(8.0),
-            };
-            let text = format!("{} t/s", three_digits(*tick));
-            scene.text(at, Anchor::Start, caption(&text, Role::Muted));
-        }
         for (step, at) in self.steps.iter().zip(&line) {
             let role = if step.note.is_some() {
                 Role::Regressed
@@ -114,7 +112,7 @@ impl Growth {
         let log = |s: &Step| (s.context.max(1) as f64).log2();
         let lo = self.steps.first().map_or(0.0, log);
         let hi = self.steps.last().map_or(1.0, log);
-        let room = f64::from(width - 2.0 * SIDE);
+        let room = f64::from(width - LEFT - 2.0 * SIDE);
         let share = |s: &Step| {
             if hi > lo {
                 (log(s) - lo) / (hi - lo)
@@ -124,7 +122,7 @@ impl Growth {
         };
         self.steps
             .iter()
-            .map(|s| SIDE + (room * share(s)) as f32)
+            .map(|s| LEFT + SIDE + (room * share(s)) as f32)
             .collect()
     }
 
@@ -214,9 +212,9 @@ mod tests {
             steps: vec![step(2048, 9.0), step(4096, 8.0), step(8192, 6.0)],
             height: 120.0,
         };
-        // Between 4 and 304 − 4 points the middle one is at 152.
-        assert_eq!(growth.places(304.0), [4.0, 152.0, 300.0]);
-        let scene = growth.scene(304.0);
+        // Between 44 and 344 − 4 points the middle one is at 192.
+        assert_eq!(growth.places(344.0), [44.0, 192.0, 340.0]);
+        let scene = growth.scene(344.0);
         assert!(
             scene
                 .summary

@@ -213,6 +213,14 @@ impl Stage {
         self.settle();
     }
 
+    /// Presses the first of those that have this label in their name.
+    pub fn click_first(&mut self, label: &str) {
+        let mut found = self.harness.query_all_by_label_contains(label);
+        found.next().unwrap().click();
+        drop(found);
+        self.settle();
+    }
+
     /// Presses a key.
     pub fn key(&mut self, modifiers: Modifiers, key: Key) {
         self.harness.key_press_modifiers(modifiers, key);

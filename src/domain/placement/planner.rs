@@ -502,7 +502,8 @@ impl<'a> Planner<'a> {
             needs[at(home)].weights += part.bytes;
         }
         for (shape, home) in self.layout.layers.iter().zip(&homes.cache) {
-            needs[at(*home)].rest += memory::layer_cache(context, shape).0 as f64;
+            let parts = memory::layer_parts(context, shape);
+            needs[at(*home)].rest += parts.iter().sum::<u64>() as f64;
         }
         for (need, compute) in needs.iter_mut().zip(self.compute_of(kind, context)) {
             need.rest += compute;

@@ -82,7 +82,10 @@ pub(super) fn recurrent_bytes(context: &ContextParams, layer: &LayerShape) -> [u
 }
 
 /// All a layer keeps: K, V, convolution and recurrent state, each a tensor of its own.
-pub(super) fn layer_parts(context: &ContextParams, layer: &LayerShape) -> [u64; 4] {
+pub(in crate::domain::placement) fn layer_parts(
+    context: &ContextParams,
+    layer: &LayerShape,
+) -> [u64; 4] {
     let [k, v] = layer
         .attention
         .map_or([0, 0], |a| attention_bytes(context, a));

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use cache::layer_bytes as layer_cache;
+pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
 pub use correction::{Corrections, Observed};
 

@@ -19,6 +19,7 @@ use crate::engine::plan::{self, MeasuredPlacement, PlanBase, PlanRequest};
 use crate::engine::settings::PLACEMENT;
 use crate::ui::link::{Link, Worker};
 use crate::ui::state::AppState;
+use crate::ui::widgets::Loadable;
 
 use super::words;
 
@@ -370,12 +371,9 @@ pub fn follow(state: &mut AppState, link: &Link) {
     if state.placement.asked.as_ref() != Some(&request) {
         ask_base(state, link, request);
     }
-    let Some(model) = state.placement.model.value().cloned() else {
+    let Some(model) = state.placement.ready().cloned() else {
         return;
     };
-    if state.placement.model.is_loading() {
-        return;
-    }
     ask_rows(state, link, &model);
     if let Some(key) = state.placement.key() {
         ask_judged(state, link, &model, &key);
@@ -429,6 +427,8 @@ fn ask_rows(state: &mut AppState, link: &Link, model: &Arc<Model>) {
         move |state, _, rows| {
             if state.placement.is_of(&asked) {
                 state.placement.take_rows(rows);
+            } else {
+                state.placement.rows = Loadable::Unasked;
             }
         },
     );

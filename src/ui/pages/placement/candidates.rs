@@ -2,7 +2,8 @@
 
 use eframe::egui::{Align, Color32, Layout, Ui};
 
-use crate::domain::text::{clean, three_digits};
+use crate::domain::text::three_digits;
+use crate::domain::types::Bytes;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{Tokens, tokens};
 use crate::ui::widgets::{Card, Cells, Column, Table, Width, failed, loading_note, muted, status};
@@ -52,8 +53,8 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
         Column::left("Placement", Width::Share(1.0)),
         Column::right("ub", Width::Fixed(34.0)),
         Column::right("Predicted", Width::Fixed(56.0)),
-        Column::right("Measured", Width::Fixed(72.0)),
-        Column::left("Status", Width::Fixed(112.0)),
+        Column::right("Measured", Width::Fixed(68.0)),
+        Column::left("Status", Width::Fixed(126.0)),
     ];
     let name = |i: usize| {
         let row = &rows[i];
@@ -81,10 +82,11 @@ fn tier(row: &Row) -> String {
 
 fn placement(row: &Row, model: &Model) -> String {
     if row.stock {
-        row.candidate
-            .misfits
-            .first()
-            .map_or_else(String::new, |m| clean(m))
+        let over = row.candidate.memory.iter().find(|m| m.excess() > Bytes(0));
+        over.map_or_else(
+            || "needs too large a buffer".to_owned(),
+            |m| format!("needs {:.2} of {}", m.total().as_gib(), m.usable),
+        )
     } else {
         words::placed(model, &looked(row))
     }

@@ -87,9 +87,10 @@ fn heap(model: &Model, memory: &DeviceMemory, position: usize) -> Heap {
         text: bytes.to_string(),
         role,
     };
-    let mut segments: Vec<Segment> = memory
-        .weights
-        .iter()
+    let mut classes: Vec<_> = memory.weights.iter().collect();
+    classes.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+    let mut segments: Vec<Segment> = classes
+        .into_iter()
         .map(|(class, bytes)| part(words::class_name(*class), *bytes, weights))
         .collect();
     segments.push(part("KV cache", memory.kv, Role::Memory));

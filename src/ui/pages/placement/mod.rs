@@ -90,17 +90,27 @@ impl State {
         if same {
             self.looked = kept.looked;
             self.limits = kept.limits;
+            self.model = kept.model;
+            self.rows = kept.rows;
         }
         self.model.ask();
     }
 
-    /// What was measured meanwhile counts from the next look on.
+    /// What was measured meanwhile counts from the next frame on.
     pub fn forget(&mut self) {
         self.asked = None;
     }
 
     fn is_of(&self, model: &Arc<Model>) -> bool {
-        matches!(&self.model, Loadable::Ready(now) if Arc::ptr_eq(now, model))
+        self.ready().is_some_and(|now| Arc::ptr_eq(now, model))
+    }
+
+    /// The base, unless it is read again or could not be.
+    const fn ready(&self) -> Option<&Arc<Model>> {
+        match &self.model {
+            Loadable::Ready(model) => Some(model),
+            _ => None,
+        }
     }
 
     fn key(&self) -> Option<Key> {
@@ -153,6 +163,9 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         });
         return;
     };
+    if let Some(error) = state.placement.model.error() {
+        Card::bare().show(ui, |ui| failed(ui, error));
+    }
     state.placement.draw(&model);
     if state.placement.drawn.is_none() {
         page_header(ui, "Placement", "", |_| {});

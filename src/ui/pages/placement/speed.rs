@@ -40,6 +40,7 @@ pub(super) fn scatter(ui: &mut Ui, page: &State, height: f32) {
 /// Draws the card of contexts.
 pub(super) fn growth(ui: &mut Ui, page: &State, height: f32) {
     Card::new("Speed as the context grows")
+        .caption("tokens per second")
         .min_height(height)
         .show(ui, |ui| {
             let Some((_, steps)) = &page.growth else {
