@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use flux::domain::placement::assignment::{ContextParams, HostTensors, Placement};
 use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::{Basis, Corrections, DeviceMemory, fits, memory, misfits};
-use flux::domain::placement::placement::{ContextParams, HostTensors, Placement};
 use flux::domain::types::{Backend, BufferUse, Bytes};
 use flux::gguf::GgufModels;
 use flux::ports::{CancelToken, Models, SynthRequest};

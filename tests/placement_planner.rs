@@ -6,12 +6,12 @@ mod placement_support;
 
 use std::collections::BTreeSet;
 
+use flux::domain::placement::assignment::{ContextParams, Home, HostTensors, Placement};
 use flux::domain::placement::assumed::priors;
 use flux::domain::placement::devices::Memories;
 use flux::domain::placement::flags::{self, Known as Flags, Rule, RuleError};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::Corrections;
-use flux::domain::placement::placement::{ContextParams, Home, HostTensors, Placement};
 use flux::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner, Tier};
 use flux::domain::placement::speed::{Constant, Constants, Known, Status};
 use flux::domain::search::Tool;

@@ -68,7 +68,7 @@ pub fn size(text: &str) -> Result<Bytes, String> {
         _ => return Err(bad()),
     };
     let bytes = plain_number(number).ok_or_else(bad)? * unit;
-    if bytes >= 1.0 && bytes < 1e18 {
+    if (1.0..1e18).contains(&bytes) {
         Ok(Bytes(bytes.round() as u64))
     } else {
         Err(bad())

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::flags::{self, Known};
 use crate::domain::placement::layout::ModelLayout;
-use crate::domain::placement::placement::ContextParams;
 use crate::domain::placement::words;
 use crate::domain::search::{SearchSpace, Tool};
 use crate::domain::types::{Launch, Runtime, Settings};

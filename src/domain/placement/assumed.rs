@@ -12,7 +12,7 @@ const HOST_READ: f64 = 20e9;
 const DEVICE_READ: f64 = 170e9;
 /// Reading the disk in order, bytes per second: the paper's SATA drive.
 const DISK_READ: f64 = 0.5e9;
-/// Host to device, bytes per second, from pages that are not pinned: half of PCIe 3.0 × 16.
+/// Host to device, bytes per second, from pages that are not pinned: half of a third-generation ×16 slot.
 const UPLOAD: f64 = 6e9;
 /// Multiplying quantised weights on a card, operations per second: 197 tokens/s of a 4B model on the paper's.
 const DEVICE_COMPUTE: f64 = 1.5e12;
@@ -30,32 +30,15 @@ const HAND_OFF_NETWORK: f64 = 1e-3;
 /// What is known of the machine before a benchmark. `windows`: the operating system is Windows.
 pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: bool) -> Constants {
     let mut constants = Constants::new();
-    let mut set = |constant, assumed: f64, measured: Option<f64>| {
-        let known = measured.filter(|rate| rate.is_finite() && *rate > 0.0);
-        let (seconds, status, origin) = match known {
-            Some(rate) => (
-                1.0 / rate,
-                Status::Measured,
-                "bandwidth profile of this machine",
-            ),
-            None => (
-                assumed,
-                Status::Assumed,
-                "assumed until it is measured or fitted",
-            ),
-        };
-        let origin = origin.to_owned();
-        constants.insert(
-            constant,
-            Known {
-                seconds,
-                status,
-                origin,
-            },
-        );
+    let mut set = |constant, assumed, measured| {
+        constants.insert(constant, known(assumed, measured));
     };
     let measured = |path, device: Option<&OffloadDevice>| {
-        let of = |name: Option<&str>| profile?.get(path, name).map(|b| b.median());
+        let of = |name: Option<&str>| {
+            profile?
+                .get(path, name)
+                .map(super::bandwidth::Bandwidth::median)
+        };
         match device {
             Some(device) => of(Some(&device.id)).or_else(|| of(Some(&device.name))),
             None => of(None),
@@ -86,6 +69,28 @@ pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: 
         }
     }
     constants
+}
+
+/// A measured rate, or assumed seconds per unit.
+fn known(assumed: f64, measured: Option<f64>) -> Known {
+    let measured = measured.filter(|rate| rate.is_finite() && *rate > 0.0);
+    let (seconds, status, origin) = match measured {
+        Some(rate) => (
+            1.0 / rate,
+            Status::Measured,
+            "bandwidth profile of this machine",
+        ),
+        None => (
+            assumed,
+            Status::Assumed,
+            "assumed until it is measured or fitted",
+        ),
+    };
+    Known {
+        seconds,
+        status,
+        origin: origin.to_owned(),
+    }
 }
 
 fn hand_off(memories: &Memories, windows: bool) -> f64 {

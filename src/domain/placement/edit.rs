@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use super::assignment::{Home, HostTensors, Placement};
 use super::layout::{ModelLayout, TensorClass};
-use super::placement::{Home, HostTensors, Placement};
 
 /// What a placement is changed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

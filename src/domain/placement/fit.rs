@@ -164,7 +164,9 @@ fn candidates(
             kept.push((constant, why));
             continue;
         }
-        rest.iter_mut().for_each(|r| *r /= independent);
+        for value in &mut rest {
+            *value /= independent;
+        }
         basis.push(rest);
         columns.push(constant);
     }

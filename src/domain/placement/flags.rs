@@ -8,8 +8,8 @@ use regex::Regex;
 use crate::domain::search::Tool;
 use crate::domain::types::Bytes;
 
+use super::assignment::{ContextParams, HostTensors, Placement};
 use super::layout::{ModelLayout, TensorClass};
-use super::placement::{ContextParams, HostTensors, Placement};
 
 /// llama.cpp's name of RAM as a buffer type.
 const CPU: &str = "CPU";

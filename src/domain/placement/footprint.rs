@@ -1,8 +1,8 @@
 //! A layout added up per layer and class, so that hundreds of placements can be judged in milliseconds.
 
+use super::assignment::{ContextParams, Home, Resolved};
 use super::layout::{ModelLayout, TensorClass};
 use super::memory::row_bytes;
-use super::placement::{ContextParams, Home, Resolved};
 
 /// Bytes of an f32.
 const F32_BYTES: f64 = 4.0;

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::domain::types::TestSamples;
 
+use super::assignment::{ContextParams, HostTensors, Placement};
 use super::devices::Memories;
 use super::fit::Observation;
 use super::footprint::Footprint;
 use super::layout::{ModelLayout, TensorClass};
-use super::placement::{ContextParams, HostTensors, Placement};
 use super::speed::{Setting, work};
 
 /// Records turned into observations, and why others were left out.

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::types::{Backend, TestSpec};
 
+use super::assignment::{ContextParams, Home, Resolved};
 use super::devices::{Memories, OffloadDevice};
 use super::footprint::Footprint;
 use super::layout::TensorClass;
-use super::placement::{ContextParams, Home, Resolved};
 
 /// Tokens of a micro-batch from which llama.cpp multiplies weights that stay in RAM on the GPU instead of the CPU
 /// (`GGML_OP_OFFLOAD_MIN_BATCH`).

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::assignment::{ContextParams, HostTensors, Placement};
 use super::layout::TensorClass;
-use super::placement::{ContextParams, HostTensors, Placement};
 
 /// llama.cpp's own fitting instead of a placement of ours.
 pub const FIT: &str = "fit";

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::placement::assignment::HostTensors;
 use crate::domain::placement::fit::Residual;
 use crate::domain::placement::flags::{self, Known};
 use crate::domain::placement::memory::{DeviceMemory, HOST_ID};
-use crate::domain::placement::placement::HostTensors;
 use crate::domain::placement::planner::{Candidate, Predicted, Tier};
 use crate::domain::placement::speed::Status;
 use crate::domain::search::Tool;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::bench_record;
+use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
-use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::types::{BufferUse, Fingerprint, RunOutcome, TestSamples};
 use crate::ports::SessionFilter;
 

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint::fingerprint;
+use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
 use crate::domain::placement::devices::Memories;
 use crate::domain::placement::fit::{Fit, fit};
@@ -18,7 +19,6 @@ use crate::domain::placement::footprint::Footprint;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
 use crate::domain::placement::memory::{Corrections, memory};
-use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
 use crate::domain::placement::words;
 use crate::domain::search::plan;

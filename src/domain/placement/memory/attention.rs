@@ -215,7 +215,7 @@ impl Net<'_> {
             .graph
             .op(Op::Other, &[value * heads, self.tokens], &[turned]);
         if self.placement.kv_on_host {
-            self.graph.tensors[out].pinned = Some(crate::domain::placement::placement::Home::Host);
+            self.graph.tensors[out].pinned = Some(crate::domain::placement::assignment::Home::Host);
         }
         out
     }

@@ -1,8 +1,8 @@
 //! What a context keeps: KV cache and recurrent state (`llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp`,
 //! `llama-memory-recurrent.cpp`).
 
+use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::layout::{AttentionCache, LayerShape};
-use crate::domain::placement::placement::ContextParams;
 
 /// llama.cpp rounds the cells of a cache up to this many.
 const CELL_STEP: u64 = 256;

@@ -4,9 +4,9 @@ use super::allocate::{Arena, peaks};
 use super::net::{Index, Net};
 use super::schedule::{Backend, PIPELINE_COPIES, plan};
 use super::weights::{self, Homes};
+use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::layout::ModelLayout;
-use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::types::{Backend as Kind, Bytes};
 
 /// Tokens from which weights in RAM are worth copying to a device (`GGML_OP_OFFLOAD_MIN_BATCH`'s default).

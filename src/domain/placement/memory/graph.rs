@@ -1,7 +1,7 @@
 //! The computation graph llama.cpp builds for a batch, as far as its memory goes: tensors with their sizes, sources and
 //! views, in the order ggml evaluates them.
 
-use crate::domain::placement::placement::Home;
+use crate::domain::placement::assignment::Home;
 
 /// Position of a tensor in [`Graph::tensors`].
 pub(super) type Id = usize;

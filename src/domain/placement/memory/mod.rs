@@ -24,9 +24,9 @@ pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
 pub use correction::{Corrections, Observed};
 
+use super::assignment::{ContextParams, Home, Placement};
 use super::devices::Memories;
 use super::layout::{ModelLayout, TensorClass};
-use super::placement::{ContextParams, Home, Placement};
 use crate::domain::types::{Backend, Bytes};
 
 /// Id of the host in [`DeviceMemory::id`], as llama-fit-params names it.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::graph::{Elem, Graph, Id, Op};
 use super::net::Net;
-use crate::domain::placement::placement::Home;
+use crate::domain::placement::assignment::Home;
 
 /// How often two neighbouring layers are built before another such pair can change nothing.
 const RUN: usize = 3;

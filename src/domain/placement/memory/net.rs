@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::cache;
 use super::graph::{Elem, Graph, Id, Op, Stored};
 use super::weights::{EMBEDDINGS, Homes};
+use crate::domain::placement::assignment::{ContextParams, Home, Placement};
 use crate::domain::placement::layout::{AttentionCache, LayerShape, ModelLayout};
-use crate::domain::placement::placement::{ContextParams, Home, Placement};
 
 /// Tokens below which llama.cpp pins norms to their layer's device (`graph_get_cb`).
 const PINNED_TOKENS: u64 = 32;

@@ -4,7 +4,7 @@
 use super::allocate::Arena;
 use super::graph::{Elem, Graph, Id, Op, Stored, Tensor};
 use super::reorder;
-use crate::domain::placement::placement::Home;
+use crate::domain::placement::assignment::Home;
 use crate::domain::types::Backend as Kind;
 
 /// What decides where a node runs.

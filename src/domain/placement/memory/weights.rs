@@ -1,8 +1,8 @@
 //! Which memory holds each weight, and how much it takes there (`llama-model-loader.cpp`, `create_tensor`).
 
+use crate::domain::placement::assignment::{Home, Placement};
 use crate::domain::placement::devices::Memories;
 use crate::domain::placement::layout::{ModelLayout, TensorClass, TensorEntry};
-use crate::domain::placement::placement::{Home, Placement};
 use crate::domain::types::Backend;
 
 /// Tokens llama.cpp tries a weight's operation with before it gives the weight to a device (`weight_buft_supported`).

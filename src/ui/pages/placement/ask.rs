@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::chart::{GrowthStep, ScatterDot};
+use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::devices::Memories;
 use crate::domain::placement::edit::Hand;
 use crate::domain::placement::footprint::Footprint;
-use crate::domain::placement::placement::{ContextParams, Placement};
 use crate::domain::placement::planner::{Ask, Candidate, Planner, Predicted};
 use crate::domain::placement::speed::{Setting, rate};
 use crate::domain::placement::words as words_of;

@@ -67,7 +67,7 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
     let t = tokens(ui);
     let shown = Table::new("placements", &columns).choosable(chosen, &name);
     let clicked = shown.show(ui, rows.len(), |i, cells| {
-        cells_of(cells, &rows[i], model, t)
+        cells_of(cells, &rows[i], model, t);
     });
     clicked.map(|i| &rows[i])
 }
@@ -108,7 +108,7 @@ fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     let (icon, color, word) = standing(row, t);
     cells.add(|ui| {
         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-            status(ui, icon, color, word)
+            status(ui, icon, color, word);
         });
     });
 }

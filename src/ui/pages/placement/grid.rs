@@ -6,8 +6,8 @@ use eframe::egui::{
     Sense, Stroke, StrokeKind, Ui, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
+use crate::domain::placement::assignment::{Home, Resolved};
 use crate::domain::placement::layout::TensorClass;
-use crate::domain::placement::placement::{Home, Resolved};
 use crate::domain::types::Bytes;
 use crate::ui::theme::{self, Tokens, size, space, tokens};
 use crate::ui::widgets::{Card, caption, focus_ring};

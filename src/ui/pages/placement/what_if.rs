@@ -3,9 +3,9 @@
 
 use eframe::egui::Ui;
 
+use crate::domain::placement::assignment::Home;
 use crate::domain::placement::edit::Hand;
 use crate::domain::placement::layout::TensorClass;
-use crate::domain::placement::placement::Home;
 use crate::domain::text::grouped;
 use crate::domain::types::Bytes;
 use crate::ui::theme::space;

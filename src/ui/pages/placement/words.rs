@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::domain::placement::assignment::Home;
 use crate::domain::placement::layout::TensorClass;
-use crate::domain::placement::placement::Home;
 use crate::domain::placement::planner::{Candidate, Tier};
 use crate::domain::text::{capitalised, clean, count, grouped, plus_minus, three_digits};
 

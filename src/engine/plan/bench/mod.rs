@@ -1,27 +1,30 @@
 //! `flux plan --bench` (paper section 5): stock and llama.cpp's own fitting first, the best few predictions, the neighbours of
 //! the fastest, and A-B-B-A confirmations of it against the runner-up, the fitting and stock. Every run feeds the fit.
 
+mod arm;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::planner::{Candidate, Tier};
 use crate::domain::placement::words::{FIT, Spoken};
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, plan};
-use crate::domain::types::{
-    Goal, PlannedRun, Profile, RequestShape, Run, RunOutcome, Settings, Stage, Verdict,
-};
+use crate::domain::types::{Backend, PlannedRun, Profile, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
 
-use super::super::Ports;
-use super::super::install::to_json;
-use super::super::job::{Ended, JobContext};
-use super::super::measure::{Bench, joined};
-use super::super::message::{JobError, StageInfo};
-use super::super::prepare::Workplace;
-use super::super::report::{
+use crate::engine::Ports;
+use crate::engine::install::to_json;
+use crate::engine::job::{Ended, JobContext};
+use crate::engine::measure::{Bench, joined};
+use crate::engine::message::{JobError, StageInfo};
+use crate::engine::prepare::Workplace;
+use crate::engine::report::{
     self, AbDocument, ArmDocument, ConfirmationDocument, ModelDocument, Overhead,
 };
-use super::super::settings::{PLACEMENT, launch};
-use super::super::tune::{begin, close};
+use crate::engine::settings::{PLACEMENT, launch};
+use crate::engine::tune::{begin, close};
+pub use arm::ArmResult;
+use arm::result;
+
 use super::{FitDocument, PlanBase, PlanDocument, PlanRequest, base};
 
 /// Predictions measured before the neighbours: one of each tier at most.
@@ -36,11 +39,6 @@ const NEAR: f64 = 1.15;
 const REPETITIONS: u32 = 3;
 /// Processes per arm of each confirmation, unless told otherwise: the method's fewest.
 const PROCESSES: u32 = 4;
-/// Measured below this share of the prediction on a device that is nearly full: spilled into shared memory (case C16).
-const SPILLED: f64 = 0.5;
-/// … nearly full: this share of what may be used.
-const NEARLY_FULL: f64 = 0.9;
-
 /// What benchmarking came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
@@ -62,35 +60,6 @@ pub struct BenchDocument {
     pub reason: String,
     /// The profile stored.
     pub profile: Option<i64>,
-}
-
-/// One arm, measured once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ArmResult {
-    /// Settings.
-    pub settings: Settings,
-    /// Generated tokens per second.
-    pub tg: Option<f64>,
-    /// Prompt tokens per second.
-    pub pp: Option<f64>,
-    /// Predicted generated tokens per second.
-    pub predicted_tg: Option<f64>,
-    /// Why there is no number, or why it does not count.
-    pub failure: Option<String>,
-}
-
-impl ArmResult {
-    fn cost(&self, goal: Goal, shape: RequestShape) -> Option<f64> {
-        let (tg, pp) = (self.tg?, self.pp?);
-        let counted = self.failure.is_none();
-        counted.then(|| match goal {
-            Goal::Prompt => 1.0 / pp,
-            Goal::Request => {
-                f64::from(shape.prompt_tokens) / pp + f64::from(shape.generated_tokens) / tg
-            }
-            Goal::Generation | Goal::Energy => 1.0 / tg,
-        })
-    }
 }
 
 /// The job's state between its steps.
@@ -117,22 +86,7 @@ pub fn perform(
     let begun = ports.clock.elapsed();
     let _measuring = ports.store.begin_measuring()?;
     let before = base(request, ports)?;
-    let device = (!request.devices.is_empty()).then(|| request.devices.join("/"));
-    let mut place = Workplace::read(
-        &request.model,
-        request.runtime.as_deref(),
-        device.as_deref(),
-        request.memory_reserve,
-        ports,
-    )?;
-    if !request.rpc.is_empty() {
-        place
-            .target
-            .launch
-            .args
-            .extend(["--rpc".to_owned(), request.rpc.join(",")]);
-        place.target.backend = crate::domain::types::Backend::Rpc;
-    }
+    let place = workplace(request, ports)?;
     let tests = plan::workload(plan::PROMPT, plan::GENERATED, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
         .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;
@@ -179,14 +133,36 @@ pub fn perform(
     Ok(document.unwrap_or(stored))
 }
 
+/// Where the arms run, with other machines' servers where they were named.
+fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError> {
+    let device = (!request.devices.is_empty()).then(|| request.devices.join("/"));
+    let mut place = Workplace::read(
+        &request.model,
+        request.runtime.as_deref(),
+        device.as_deref(),
+        request.memory_reserve,
+        ports,
+    )?;
+    if !request.rpc.is_empty() {
+        place
+            .target
+            .launch
+            .args
+            .extend(["--rpc".to_owned(), request.rpc.join(",")]);
+        place.target.backend = Backend::Rpc;
+    }
+    Ok(place)
+}
+
 impl Session<'_, '_> {
     fn run(&mut self, before: &PlanBase) -> Result<BenchDocument, Ended> {
         self.bench.tell_conditions(self.context)?;
         let stock = self.arm(&Settings::stock(), "stock", None)?;
         let flags = &self.bench.place.runtime.bench_flags;
-        let fit = match flags.contains("--fit-target") {
-            true => Some(self.arm(&placed(FIT), "llama.cpp's own fitting", None)?),
-            false => None,
+        let fit = if flags.contains("--fit-target") {
+            Some(self.arm(&placed(FIT), "llama.cpp's own fitting", None)?)
+        } else {
+            None
         };
         let mut placements = Vec::new();
         for candidate in first(before) {
@@ -297,23 +273,8 @@ impl Session<'_, '_> {
                 lost_to = Some((name, other.settings.clone()));
             }
         }
-        let placement = winner
-            .settings
-            .0
-            .get(PLACEMENT)
-            .cloned()
-            .unwrap_or_default();
-        let (settings, reason) = match &lost_to {
-            Some((name, settings)) => (
-                settings.clone(),
-                format!("{placement} is not shown to be faster than {name}, which stays"),
-            ),
-            None if verdict.is_none() => (
-                winner.settings.clone(),
-                format!("stock does not run here: {placement} does"),
-            ),
-            None => (winner.settings.clone(), format!("{placement} is faster")),
-        };
+        let lost = lost_to.is_some();
+        let (settings, reason) = chosen(&winner, lost_to, verdict);
         Ok(BenchDocument {
             session: self.bench.session,
             stock,
@@ -321,11 +282,7 @@ impl Session<'_, '_> {
             placements,
             confirmations: std::mem::take(&mut self.confirmations),
             settings,
-            verdict: if lost_to.is_some() {
-                self.last_verdict()
-            } else {
-                verdict
-            },
+            verdict: if lost { self.last_verdict() } else { verdict },
             reason,
             profile: None,
         })
@@ -444,6 +401,27 @@ impl Session<'_, '_> {
     }
 }
 
+/// The settings to use, and why.
+fn chosen(
+    winner: &ArmResult,
+    lost_to: Option<(&str, Settings)>,
+    verdict: Option<Verdict>,
+) -> (Settings, String) {
+    let placement = winner.settings.0.get(PLACEMENT);
+    let placement = placement.map_or("stock", String::as_str);
+    match lost_to {
+        Some((name, settings)) => (
+            settings,
+            format!("{placement} is not shown to be faster than {name}, which stays"),
+        ),
+        None if verdict.is_none() => (
+            winner.settings.clone(),
+            format!("stock does not run here: {placement} does"),
+        ),
+        None => (winner.settings.clone(), format!("{placement} is faster")),
+    }
+}
+
 /// The settings that are a placement.
 fn placed(text: &str) -> Settings {
     Settings::stock().with(PLACEMENT, text)
@@ -485,47 +463,4 @@ fn neighbours(base: &PlanBase, best: &ArmResult, measured: &[ArmResult]) -> Vec<
     near.retain(|c| !known(c));
     near.truncate(NEIGHBOURS);
     near
-}
-
-fn result(settings: &Settings, run: &Run, predicted: Option<&Candidate>) -> ArmResult {
-    let mut arm = ArmResult {
-        settings: settings.clone(),
-        tg: None,
-        pp: None,
-        predicted_tg: predicted.map(|c| c.predicted.tg),
-        failure: None,
-    };
-    match &run.outcome {
-        RunOutcome::Valid { tests } => {
-            let mean = |prompt| {
-                tests
-                    .iter()
-                    .find(|t| t.test.is_prompt() == prompt)
-                    .map(crate::domain::types::TestSamples::mean_rate)
-            };
-            arm.tg = mean(false);
-            arm.pp = mean(true);
-        }
-        RunOutcome::Failed { failure, .. } => arm.failure = Some(failure.to_string()),
-        RunOutcome::StoppedEarly { .. } => arm.failure = Some("stopped early".to_owned()),
-        RunOutcome::Cancelled => arm.failure = Some("cancelled".to_owned()),
-    }
-    if let (Some(candidate), Some(tg)) = (predicted, arm.tg)
-        && candidate.predicted.tg * SPILLED > tg
-        && let Some(full) = nearly_full(candidate)
-    {
-        let share = 100.0 * tg / candidate.predicted.tg;
-        arm.failure = Some(format!(
-            "spilled to system memory: {full} is nearly full and generation is at {share:.0} % of the prediction"
-        ));
-    }
-    arm
-}
-
-fn nearly_full(candidate: &Candidate) -> Option<&str> {
-    let devices = candidate.memory.iter().rev().skip(1);
-    let full = |m: &&crate::domain::placement::memory::DeviceMemory| {
-        m.total().0 as f64 > m.usable.0 as f64 * NEARLY_FULL
-    };
-    devices.filter(full).map(|m| m.id.as_str()).next()
 }
