@@ -43,7 +43,13 @@ fn main() {
         "{:<16} {:>8} {:>12} {:>9} {:>12} {:>8} {:>7}",
         "shape", "header", "Flux, median", "bound", "Python", "ratio", "bound"
     );
-    for shape in ["qwen3-4b", "qwen3-235b-a22b", "gemma3-12b"] {
+    // Gemma's 262,144 tokens are beyond what the bound is for.
+    let bound = format!("{BOUND_MS:.0} ms");
+    for (shape, bound) in [
+        ("qwen3-4b", bound.as_str()),
+        ("qwen3-235b-a22b", bound.as_str()),
+        ("gemma3-12b", "-"),
+    ] {
         let path = dir.path().join(format!("{shape}.gguf"));
         synthesise(shape, &path);
         let header = flux::gguf::Model::open(&path).unwrap().headers[0].header_bytes;
@@ -54,7 +60,7 @@ fn main() {
             |ms| format!("{ms:>9.1} ms {:>6.0} x", ms / ours),
         );
         println!(
-            "{shape:<16} {:>5.1} MB {ours:>9.2} ms {BOUND_MS:>6.0} ms {theirs} {BOUND_RATIO:>5.0} x",
+            "{shape:<16} {:>5.1} MB {ours:>9.2} ms {bound:>9} {theirs} {BOUND_RATIO:>5.0} x",
             header as f64 / 1e6
         );
     }
