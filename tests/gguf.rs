@@ -4,9 +4,9 @@
 
 #[path = "support/gguf_bytes.rs"]
 mod gguf_bytes;
+#[path = "support/watched_alloc.rs"]
+mod watched_alloc;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 
 use flux::domain::types::{Bytes, ModelKind};
@@ -16,50 +16,14 @@ use gguf_bytes::{F32, Gguf, Q8_0};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Remembers the largest allocation of each thread.
-struct Watched;
-
-fn seen(bytes: usize) {
-    // Fails only while the thread ends, when nothing is measured.
-    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
-}
-
-#[expect(unsafe_code, reason = "an allocator is unsafe by signature")]
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        seen(layout.size());
-        // SAFETY: the caller's promise is the same as `System`'s.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `System` with this layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        seen(size);
-        // SAFETY: `at` came from `System` with this layout.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static WATCHED: Watched = Watched;
+use watched_alloc::largest_allocation;
 
 /// Reads `bytes` and fails on an allocation that the file's size does not justify.
 fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
-    LARGEST.set(0);
-    let header = Header::read(bytes, bytes.len() as u64, &mut Sha256::new());
+    let (header, largest) =
+        largest_allocation(|| Header::read(bytes, bytes.len() as u64, &mut Sha256::new()));
     // Growing vectors double and start at four rows of about 100 bytes; messages stay under 1 KiB.
     let allowed = 8 * bytes.len() + 1024;
-    let largest = LARGEST.get();
     assert!(
         largest <= allowed,
         "{largest} bytes for a file of {}",

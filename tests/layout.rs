@@ -344,6 +344,11 @@ fn latent_attention_keeps_one_vector() {
 fn layers_that_predict_further_tokens_keep_no_cache() {
     let file = dense("glm4moe", 3).u32("glm4moe.nextn_predict_layers", 1);
     assert_eq!(keys(&file), [128, 128, 0]);
+    let told = read(&file).unwrap().notices;
+    assert!(
+        told[0].starts_with("the last 1 of 3 layers predict"),
+        "{told:?}"
+    );
 }
 
 #[test]

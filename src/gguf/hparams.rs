@@ -116,6 +116,12 @@ impl Blocks {
                     .to_owned(),
             );
         }
+        if reader.predicted > 0 {
+            notices.push(format!(
+                "the last {} of {} layers predict further tokens; llama.cpp loads them only where asked to",
+                reader.predicted, keys.layers
+            ));
+        }
         let layers = reader.layers(&mut notices);
         Ok(Self {
             layers,

@@ -228,10 +228,11 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 /// The value of tensors that are not random.
 fn constant(plan: &Plan) -> Option<f32> {
-    match plan.name.as_str() {
-        name if name.ends_with(".bias") => Some(0.0),
+    let (_, last) = plan.name.rsplit_once('.').unwrap_or_default();
+    match last {
+        "bias" => Some(0.0),
         // A state that decays: e to the power of this times a step.
-        name if name.ends_with(".ssm_a") => Some(-1.0),
+        "ssm_a" => Some(-1.0),
         _ if plan.kind == TensorType::F32 && plan.dims.len() == 1 => Some(1.0),
         _ => None,
     }

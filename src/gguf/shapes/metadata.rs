@@ -59,7 +59,7 @@ impl Shape {
             Some(short) => {
                 let heads = |layer| {
                     let has = short.attention_layers.contains(&layer);
-                    if has { kv_heads as i32 } else { 0 }
+                    if has { kv_heads.cast_signed() } else { 0 }
                 };
                 Field::I32s((0..self.layers).map(heads).collect())
             }

@@ -60,7 +60,7 @@ struct Experts {
     shared_feed_forward: u32,
 }
 
-/// Rope scaling by YaRN.
+/// Rope scaling by `YaRN`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Yarn {

@@ -1,0 +1,149 @@
+//! Files that are almost sound: whatever a header says, the reader ends with a layout that holds together or with a
+//! sentence, without a panic and without an allocation that the file does not justify (case C34).
+//!
+//! For as long as wanted, of another seed if wanted:
+//! `FLUX_FUZZ_CPU_SECS=600 FLUX_FUZZ_SEED=7 cargo test --release --test gguf_fuzz -- --ignored --nocapture`
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::print_stdout, reason = "a long run says how far it is")]
+
+#[path = "support/gguf_draft.rs"]
+mod gguf_draft;
+#[path = "support/watched_alloc.rs"]
+mod watched_alloc;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+use flux::domain::placement::layout::ModelLayout;
+use flux::domain::types::Bytes;
+use flux::gguf::GgufModels;
+use flux::ports::Models;
+use gguf_draft::{Draft, damage};
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
+use tempfile::TempDir;
+use watched_alloc::largest_allocation;
+
+/// Bytes that a single allocation may exceed the files by: a layout of 512 blocks, a folder's entries, a kept array of
+/// 16,384 numbers.
+const BESIDE_THE_FILE: usize = 128 * 1024;
+/// Cases of the ordinary run, about a second.
+const SHORT: u64 = 3000;
+/// Cases between two looks at the clock.
+const ROUND: u64 = 1000;
+
+/// Writes the case of this number; the path to open and the bytes of all its files.
+fn write(dir: &Path, seed: u64, case: u64) -> (PathBuf, usize) {
+    let mut rng = Rng::with_seed(seed ^ case.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let parts = if rng.u32(..6) == 0 { rng.u64(2..4) } else { 1 };
+    let mut size = 0;
+    let mut path = PathBuf::new();
+    for no in (0..parts).rev() {
+        let mut draft = Draft::sound(&mut rng);
+        if parts > 1 {
+            draft.split(&mut rng, no, parts);
+        }
+        for _ in 0..rng.u32(..4) {
+            draft.mutate(&mut rng);
+        }
+        let mut bytes = draft.build();
+        if rng.u32(..8) == 0 {
+            damage(&mut rng, &mut bytes);
+        }
+        let name = match parts {
+            1 => "m.gguf".to_owned(),
+            _ => format!("m-{:05}-of-{parts:05}.gguf", no + 1),
+        };
+        path = dir.join(name);
+        size += bytes.len();
+        // A new file: some file systems write an overwritten one to the disk at once.
+        let _ = fs::remove_file(&path);
+        fs::write(&path, bytes).unwrap();
+    }
+    (path, size)
+}
+
+/// What every layout promises.
+fn check(layout: &ModelLayout, size: usize) {
+    let layers = layout.layers.len();
+    assert_eq!(layout.info.layers, Some(layers as u32));
+    let sum: Bytes = layout.tensors.iter().map(|t| t.bytes).sum();
+    assert_eq!(sum, layout.info.tensor_bytes);
+    assert!(sum.0 <= size as u64, "{sum} of tensors in {size} bytes");
+    for tensor in &layout.tensors {
+        assert!(tensor.layer.is_none_or(|n| (n as usize) < layers));
+        assert!(tensor.dims.iter().all(|d| *d > 0) && tensor.elements() > 0);
+    }
+}
+
+/// One case; whether its file was taken for a model.
+fn run(dir: &Path, seed: u64, case: u64) -> bool {
+    let (path, size) = write(dir, seed, case);
+    let read = || catch_unwind(AssertUnwindSafe(|| GgufModels.layout(&path)));
+    let (answer, largest) = largest_allocation(read);
+    let of = format!("case {case} of seed {seed}");
+    let answer = answer.unwrap_or_else(|_| panic!("{of} panics"));
+    let allowed = size + BESIDE_THE_FILE;
+    assert!(largest <= allowed, "{of}: {largest} bytes for {size}");
+    match &answer {
+        Ok(layout) => check(layout, size),
+        Err(error) => {
+            let told = &error.headline;
+            assert!(
+                told.contains("gguf") && !told.contains('\n'),
+                "{of}: {told}"
+            );
+        }
+    }
+    if case.is_multiple_of(64) {
+        let listed = GgufModels.list(dir).unwrap();
+        assert!(
+            listed
+                .iter()
+                .all(|l| l.model.is_some() != l.problem.is_some())
+        );
+    }
+    answer.is_ok()
+}
+
+#[test]
+fn almost_sound_files_end_well() {
+    let dir = TempDir::new().unwrap();
+    let models = (0..SHORT).filter(|case| run(dir.path(), 1, *case)).count();
+    // Both ends are reached: a fuzzer that is always refused at the door finds nothing behind it.
+    assert!(
+        (SHORT as usize / 10..SHORT as usize * 9 / 10).contains(&models),
+        "{models}"
+    );
+}
+
+#[test]
+#[ignore = "runs for FLUX_FUZZ_CPU_SECS seconds"]
+fn almost_sound_files_end_well_for_long() {
+    let told = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (seed, secs) = (told("FLUX_FUZZ_SEED"), told("FLUX_FUZZ_CPU_SECS"));
+    let (seed, secs) = (seed.unwrap_or(1), secs.unwrap_or(600));
+    println!("seed {seed}, {secs} CPU seconds");
+    let dir = TempDir::new().unwrap();
+    let (mut cases, mut models) = (0, 0u64);
+    while cpu_millis() < secs * 1000 {
+        for case in cases..cases + ROUND {
+            models += u64::from(run(dir.path(), seed, case));
+        }
+        cases += ROUND;
+    }
+    println!(
+        "{cases} cases, {models} of them models, {} CPU ms",
+        cpu_millis()
+    );
+}
+
+/// CPU time of this process so far.
+fn cpu_millis() -> u64 {
+    let me = sysinfo::get_current_pid().unwrap();
+    let mut system = System::new().unwrap();
+    let cpu = ProcessRefreshKind::nothing().with_cpu();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[me]), true, cpu);
+    system.process(me).unwrap().accumulated_cpu_time()
+}
