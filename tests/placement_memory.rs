@@ -1,6 +1,7 @@
 //! The memory model against llama-fit-params of b11149: recorded rows of many shapes, contexts, micro-batches, cache types
 //! and placements (`fixtures/memory/rows.csv`, made by `record.py` beside it; the CUDA rows come from an H200).
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::print_stdout, reason = "the worst errors are worth reading")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
