@@ -167,7 +167,7 @@ fn placement() {
     stage.click("Placement");
     stage.dialogs.answer(model);
     stage.click("Choose a file…");
-    stage.click_part("Split by layer, 29 of 36");
+    stage.click_part("Split by layer, 35 of 36 on GPU, micro-batch 512");
     picture(&mut stage, "placement-dark");
     stage.theme(Theme::Light);
     picture(&mut stage, "placement-light");
@@ -182,7 +182,11 @@ fn placements_to_look_at() {
         ("h200", "qwen3-235b-a22b"),
         ("hybrid-laptop", "gpt-oss-20b"),
     ] {
-        for (name, size) in [("large", TARGET), ("small", Vec2::new(900.0, 600.0)), ("tall", Vec2::new(1280.0, 1300.0))] {
+        for (name, size) in [
+            ("large", TARGET),
+            ("small", Vec2::new(900.0, 600.0)),
+            ("tall", Vec2::new(1280.0, 1300.0)),
+        ] {
             let mut desk = Desk::new(|_| Answer::Valid);
             desk.moves_to(machine);
             let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
@@ -191,7 +195,10 @@ fn placements_to_look_at() {
             stage.click("Choose a file…");
             for (theme, word) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
                 stage.theme(theme);
-                stage.save(&format!("{}/placement-{shape}-{name}-{word}.png", env!("CARGO_TARGET_TMPDIR")));
+                stage.save(&format!(
+                    "{}/placement-{shape}-{name}-{word}.png",
+                    env!("CARGO_TARGET_TMPDIR")
+                ));
             }
         }
     }

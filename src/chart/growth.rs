@@ -67,14 +67,37 @@ impl Growth {
             .steps
             .iter()
             .zip(&xs)
-            .map(|(s, x)| Point { x: *x, y: up(s.rate) })
+            .map(|(s, x)| Point {
+                x: *x,
+                y: up(s.rate),
+            })
             .collect();
-        scene.add(Mark::Area { points: line.clone(), base_y: base, role: Role::Accent });
-        scene.add(Mark::Polyline { points: line.clone(), role: Role::Accent, width: 1.5, dash: false });
+        scene.add(Mark::Area {
+            points: line.clone(),
+            base_y: base,
+            role: Role::Accent,
+        });
+        scene.add(Mark::Polyline {
+            points: line.clone(),
+            role: Role::Accent,
+            width: 1.5,
+            dash: false,
+        });
         for (step, at) in self.steps.iter().zip(&line) {
-            let role = if step.note.is_some() { Role::Regressed } else { Role::Accent };
-            let note = step.note.as_ref().map_or_else(String::new, |n| format!("; {n}"));
-            let hint = format!("{} tokens: {} t/s{note}", step.context, three_digits(step.rate));
+            let role = if step.note.is_some() {
+                Role::Regressed
+            } else {
+                Role::Accent
+            };
+            let note = step
+                .note
+                .as_ref()
+                .map_or_else(String::new, |n| format!("; {n}"));
+            let hint = format!(
+                "{} tokens: {} t/s{note}",
+                step.context,
+                three_digits(step.rate)
+            );
             let radius = if step.now { 4.0 } else { 2.5 };
             scene.dot(*at, radius, role, hint);
         }
@@ -90,8 +113,17 @@ impl Growth {
         let lo = self.steps.first().map_or(0.0, log);
         let hi = self.steps.last().map_or(1.0, log);
         let room = f64::from(width - LEFT - 2.0 * SIDE);
-        let share = |s: &Step| if hi > lo { (log(s) - lo) / (hi - lo) } else { 0.0 };
-        self.steps.iter().map(|s| LEFT + SIDE + (room * share(s)) as f32).collect()
+        let share = |s: &Step| {
+            if hi > lo {
+                (log(s) - lo) / (hi - lo)
+            } else {
+                0.0
+            }
+        };
+        self.steps
+            .iter()
+            .map(|s| LEFT + SIDE + (room * share(s)) as f32)
+            .collect()
     }
 
     fn words(&self, scene: &mut Scene, xs: &[f32], y: f32) {
@@ -117,20 +149,27 @@ impl Growth {
         }
         if let Some((context, note)) = self.first_note() {
             let text = format!("{}: {note}", tokens_words(context));
-            let at = Point { x: scene.width, y: y + 17.0 };
+            let at = Point {
+                x: scene.width,
+                y: y + 17.0,
+            };
             scene.label(at, Anchor::End, scene.width, caption(&text, Role::Text));
         }
     }
 
     fn first_note(&self) -> Option<(u64, &str)> {
-        self.steps.iter().find_map(|s| Some((s.context, s.note.as_deref()?)))
+        self.steps
+            .iter()
+            .find_map(|s| Some((s.context, s.note.as_deref()?)))
     }
 
     fn summary(&self) -> String {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else {
             return "No context to predict for.".to_owned();
         };
-        let note = self.first_note().map_or_else(String::new, |(c, n)| format!(" At {c} tokens {n}."));
+        let note = self
+            .first_note()
+            .map_or_else(String::new, |(c, n)| format!(" At {c} tokens {n}."));
         format!(
             "Generation from {} t/s at {} tokens of context to {} at {}.{note}",
             three_digits(first.rate),
@@ -159,7 +198,12 @@ mod tests {
     use super::*;
 
     fn step(context: u64, rate: f64) -> Step {
-        Step { context, rate, note: None, now: context == 4096 }
+        Step {
+            context,
+            rate,
+            note: None,
+            now: context == 4096,
+        }
     }
 
     #[test]
@@ -171,7 +215,11 @@ mod tests {
         // Between 44 and 344 − 4 points the middle one is at 192.
         assert_eq!(growth.places(344.0), [44.0, 192.0, 340.0]);
         let scene = growth.scene(344.0);
-        assert!(scene.summary.starts_with("Generation from 9.00 t/s at 2048"));
+        assert!(
+            scene
+                .summary
+                .starts_with("Generation from 9.00 t/s at 2048")
+        );
         assert_eq!(scene.table.rows[1], ["4096", "8.00", "–"]);
     }
 
@@ -179,14 +227,24 @@ mod tests {
     fn the_first_change_is_said() {
         let mut longer = step(32_768, 3.0);
         longer.note = Some("2 more layers must move to RAM".to_owned());
-        let growth = Growth { steps: vec![step(4096, 8.0), longer], height: 120.0 };
-        assert_eq!(growth.first_note(), Some((32_768, "2 more layers must move to RAM")));
+        let growth = Growth {
+            steps: vec![step(4096, 8.0), longer],
+            height: 120.0,
+        };
+        assert_eq!(
+            growth.first_note(),
+            Some((32_768, "2 more layers must move to RAM"))
+        );
     }
 
     #[test]
     fn one_context_or_none_is_no_failure() {
         for steps in [vec![], vec![step(4096, 0.0)]] {
-            Growth { steps, height: 50.0 }.scene(200.0);
+            Growth {
+                steps,
+                height: 50.0,
+            }
+            .scene(200.0);
         }
     }
 

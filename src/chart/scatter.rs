@@ -55,13 +55,22 @@ impl Scatter {
         let up = |v: f64| base - (base - top) * ((v - lo) / (hi - lo)).clamp(0.0, 1.0) as f32;
         for tick in &ticks {
             let y = up(*tick);
-            let (from, to) = (Point { x: LEFT, y }, Point { x: scene.width - RIGHT, y });
+            let (from, to) = (
+                Point { x: LEFT, y },
+                Point {
+                    x: scene.width - RIGHT,
+                    y,
+                },
+            );
             scene.line(from, to, Role::Hairline, 1.0, false);
             let text = format!("{tick:.*}", across.decimals());
             let at = Point { x: LEFT - 8.0, y };
             scene.text(at, Anchor::End, caption(&text, Role::Muted));
         }
-        let corner = |v: f64| Point { x: across.at(v), y: up(v) };
+        let corner = |v: f64| Point {
+            x: across.at(v),
+            y: up(v),
+        };
         scene.line(corner(lo), corner(hi), Role::Muted, 1.0, true);
         across.write(&mut scene, base + 12.0, |v, digits| format!("{v:.digits$}"));
         self.titles(&mut scene);
@@ -75,16 +84,29 @@ impl Scatter {
 
     fn titles(&self, scene: &mut Scene) {
         let title = format!("predicted {}", self.unit);
-        let at = Point { x: scene.width - RIGHT, y: self.height - 8.0 };
+        let at = Point {
+            x: scene.width - RIGHT,
+            y: self.height - 8.0,
+        };
         scene.text(at, Anchor::End, caption(&title, Role::Muted));
         let title = format!("measured {}", self.unit);
-        scene.text(Point { x: 0.0, y: 6.0 }, Anchor::Start, caption(&title, Role::Muted));
+        scene.text(
+            Point { x: 0.0, y: 6.0 },
+            Anchor::Start,
+            caption(&title, Role::Muted),
+        );
     }
 
     fn dot(&self, scene: &mut Scene, dot: &Dot, x: f32, up: &impl Fn(f64) -> f32) {
         if let Some(half) = dot.half_width {
             let (high, low) = (up(dot.measured + half), up(dot.measured - half));
-            scene.line(Point { x, y: high }, Point { x, y: low }, Role::Accent, 1.0, false);
+            scene.line(
+                Point { x, y: high },
+                Point { x, y: low },
+                Role::Accent,
+                1.0,
+                false,
+            );
             for y in [high, low] {
                 let (from, to) = (Point { x: x - FOOT, y }, Point { x: x + FOOT, y });
                 scene.line(from, to, Role::Accent, 1.0, false);
@@ -97,16 +119,35 @@ impl Scatter {
             measured(dot),
             self.unit
         );
-        scene.dot(Point { x, y: up(dot.measured) }, RADIUS, Role::Accent, hint);
+        scene.dot(
+            Point {
+                x,
+                y: up(dot.measured),
+            },
+            RADIUS,
+            Role::Accent,
+            hint,
+        );
     }
 
     fn summary(&self) -> String {
         let each: Vec<String> = self
             .dots
             .iter()
-            .map(|d| format!("{}: {} predicted, {} measured", d.label, three_digits(d.predicted), measured(d)))
+            .map(|d| {
+                format!(
+                    "{}: {} predicted, {} measured",
+                    d.label,
+                    three_digits(d.predicted),
+                    measured(d)
+                )
+            })
             .collect();
-        format!("Predicted against measured, {}. {}.", self.unit, each.join("; "))
+        format!(
+            "Predicted against measured, {}. {}.",
+            self.unit,
+            each.join("; ")
+        )
     }
 
     fn table(&self) -> Table {
@@ -116,7 +157,11 @@ impl Scatter {
             ("Measured", Align::Right),
         ]);
         for dot in &self.dots {
-            table.row([dot.label.clone(), three_digits(dot.predicted), measured(dot)]);
+            table.row([
+                dot.label.clone(),
+                three_digits(dot.predicted),
+                measured(dot),
+            ]);
         }
         table
     }

@@ -106,7 +106,14 @@ fn pages() {
     long_history::write(&desk.bed.data, 11, &HISTORY);
     desk.ports.store = Arc::new(SqliteStore::open(&desk.bed.data, Access::Measure).unwrap());
     let mut stage = Stage::new(desk.ports.clone());
-    for page in ["Machine", "Tune", "Dashboard", "Placement", "History", "Settings"] {
+    for page in [
+        "Machine",
+        "Tune",
+        "Dashboard",
+        "Placement",
+        "History",
+        "Settings",
+    ] {
         stage.click(page);
         frames(page, &mut stage);
     }

@@ -50,7 +50,10 @@ pub fn store_sweep(ports: &Ports, model: &Path) {
             buffers: Vec::new(),
             raw: RawOutput::default(),
         };
-        ports.store.append_run(session, seq, &planned, &run).unwrap();
+        ports
+            .store
+            .append_run(session, seq, &planned, &run)
+            .unwrap();
     }
     let end = SessionEnd {
         ended_at: Timestamp(at.0 + 1),
@@ -63,7 +66,8 @@ pub fn store_sweep(ports: &Ports, model: &Path) {
 
 /// Runs of the sweep by name, in the file's order.
 fn sweep() -> Vec<(String, Vec<TestSamples>)> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/placement/h200-dense.jsonl");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/placement/h200-dense.jsonl");
     let mut runs: Vec<(String, Vec<TestSamples>)> = Vec::new();
     for record in bench_record::parse(&fs::read(file).unwrap()).records {
         let name = record.raw["run"].as_str().unwrap().to_owned();

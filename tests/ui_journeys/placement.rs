@@ -153,7 +153,10 @@ fn by_keyboard_alone() {
         stage.key(Modifiers::NONE, key);
     }
     let cell = value(&stage, "FFN by layer");
-    assert!(cell.starts_with("Layer 2, FFN: ") && cell.ends_with(" in GPU"), "{cell}");
+    assert!(
+        cell.starts_with("Layer 2, FFN: ") && cell.ends_with(" in GPU"),
+        "{cell}"
+    );
     stage.key(Modifiers::NONE, Key::Enter);
     assert!(value(&stage, "FFN by layer").ends_with(" in RAM"));
     assert_eq!(value(&stage, "FFN layers in RAM"), "1");

@@ -59,7 +59,11 @@ impl Hand {
     pub fn boundary_at(self, placement: &Placement, layer: u32) -> Placement {
         let all = self.n_layer + 1;
         let first = all - placement.offloaded(self.n_layer, self.devices);
-        let layers = if layer < first { all - layer } else { all - layer - 1 };
+        let layers = if layer < first {
+            all - layer
+        } else {
+            all - layer - 1
+        };
         self.offloading(placement, layers)
     }
 
@@ -170,7 +174,10 @@ mod tests {
         assert_eq!(DENSE.boundary_at(&seven, 2), Placement::layers(9));
         assert_eq!(DENSE.boundary_at(&seven, 4), Placement::layers(6));
         assert_eq!(DENSE.boundary_at(&seven, 9), Placement::layers(1));
-        assert_eq!(DENSE.boundary_at(&Placement::default(), 0), Placement::layers(10));
+        assert_eq!(
+            DENSE.boundary_at(&Placement::default(), 0),
+            Placement::layers(10)
+        );
     }
 
     #[test]

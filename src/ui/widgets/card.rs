@@ -188,7 +188,8 @@ pub fn page_header(ui: &mut Ui, heading: &str, under: &str, actions: impl FnOnce
         });
         if (shown.inner - known).abs() > 0.5 {
             ui.data_mut(|data| data.insert_temp(id, shown.inner));
-            ui.ctx().request_discard("the words of a page's head keep clear of its actions");
+            ui.ctx()
+                .request_discard("the words of a page's head keep clear of its actions");
         }
     });
     ui.add_space(space::S);

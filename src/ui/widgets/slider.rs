@@ -14,7 +14,7 @@ use crate::ui::theme::{self, size, tokens};
 use super::button::focus_ring;
 
 /// Label and value, then the track.
-const HEIGHT: f32 = 38.0;
+const HEIGHT: f32 = 36.0;
 const TRACK: f32 = 4.0;
 const KNOB: f32 = 7.0;
 
@@ -46,7 +46,13 @@ pub fn slider(
         response.mark_changed();
     }
     let value = words(*position);
-    paint(ui, (rect, track), label, &value, knob_at(span, *position, first..=last));
+    paint(
+        ui,
+        (rect, track),
+        label,
+        &value,
+        knob_at(span, *position, first..=last),
+    );
     if response.has_focus() {
         focus_ring(ui, rect.shrink2(vec2(0.0, 2.0)));
     }
@@ -67,7 +73,11 @@ fn keys(ui: &Ui, response: &Response, position: &mut usize, last: usize) {
     if !response.has_focus() {
         return;
     }
-    let filter = EventFilter { horizontal_arrows: true, vertical_arrows: true, ..EventFilter::default() };
+    let filter = EventFilter {
+        horizontal_arrows: true,
+        vertical_arrows: true,
+        ..EventFilter::default()
+    };
     ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
     let pressed = |key| ui.input_mut(|i| i.count_and_consume_key(Modifiers::NONE, key));
     *position += pressed(Key::ArrowRight) + pressed(Key::ArrowUp);
@@ -84,8 +94,20 @@ fn paint(ui: &Ui, (rect, track): (Rect, Rect), label: &str, value: &str, knob: f
     let t = tokens(ui);
     let painter = ui.painter();
     let line = rect.top() + 10.0;
-    painter.text(pos2(rect.left(), line), Align2::LEFT_CENTER, label, theme::body(size::BODY), t.muted);
-    painter.text(pos2(rect.right(), line), Align2::RIGHT_CENTER, value, theme::strong(size::BODY), t.text);
+    painter.text(
+        pos2(rect.left(), line),
+        Align2::LEFT_CENTER,
+        label,
+        theme::body(size::BODY),
+        t.muted,
+    );
+    painter.text(
+        pos2(rect.right(), line),
+        Align2::RIGHT_CENTER,
+        value,
+        theme::strong(size::BODY),
+        t.text,
+    );
     let corner = CornerRadius::same((TRACK / 2.0) as u8);
     painter.rect_filled(track, corner, t.raised);
     let done = Rect::from_min_max(track.min, pos2(knob, track.bottom()));

@@ -110,7 +110,10 @@ impl Model {
         });
         let confirmed = own
             .filter_map(|p| words_of::parse(p.settings.0.get(PLACEMENT)?, &base.ask.context).ok())
-            .map(|w| Looked { placement: w.placement, context: w.context });
+            .map(|w| Looked {
+                placement: w.placement,
+                context: w.context,
+            });
         Ok(Self {
             footprint: Footprint::of(&base.layout),
             hand: Hand::of(&base.layout, base.memories.devices.len()),
@@ -165,7 +168,12 @@ impl Model {
 
     fn planner<'a>(&'a self, memories: &'a Memories) -> Planner<'a> {
         let base = &self.base;
-        Planner::new(&base.layout, memories, &base.fit.constants, &base.corrections)
+        Planner::new(
+            &base.layout,
+            memories,
+            &base.fit.constants,
+            &base.corrections,
+        )
     }
 
     /// Exactly judged.
@@ -210,15 +218,26 @@ impl Model {
         rows.sort_by(|a, b| a.candidate.cost.total_cmp(&b.candidate.cost));
         let stock = planner.judge(&Placement::default(), &ask.context, ask);
         if !stock.fits() {
-            rows.push(Row { candidate: stock, measured: None, confirmed: false, stock: true });
+            rows.push(Row {
+                candidate: stock,
+                measured: None,
+                confirmed: false,
+                stock: true,
+            });
         }
-        Rows { rows, dots: self.dots(&memories, ask) }
+        Rows {
+            rows,
+            dots: self.dots(&memories, ask),
+        }
     }
 
     fn dots(&self, memories: &Memories, ask: &Ask) -> Vec<ScatterDot> {
         let dot = |m: &MeasuredPlacement| {
             let measured = Measured::of(&m.tg)?;
-            let looked = Looked { placement: m.placement.clone(), context: at_context(m, ask) };
+            let looked = Looked {
+                placement: m.placement.clone(),
+                context: at_context(m, ask),
+            };
             Some(ScatterDot {
                 label: words::placed(self, &looked),
                 predicted: self.rates(&looked, memories, 0).tg,
@@ -239,17 +258,26 @@ impl Model {
             let now = context == looked.context.context;
             let at = |less: u32| Looked {
                 placement: self.hand.with_less_on_devices(&looked.placement, less),
-                context: ContextParams { context, ..looked.context.clone() },
+                context: ContextParams {
+                    context,
+                    ..looked.context.clone()
+                },
             };
             let fits = |less: u32| {
                 let at = at(less);
-                planner.judge(&at.placement, &at.context, &self.base.ask).fits()
+                planner
+                    .judge(&at.placement, &at.context, &self.base.ask)
+                    .fits()
             };
             let most = self.hand.blocks(&looked.placement);
-            let Some(least) = first_that(more, most, fits) else { break };
+            let Some(least) = first_that(more, most, fits) else {
+                break;
+            };
             more = least;
             let at = at(more);
-            let depth = u32::try_from(context).unwrap_or(u32::MAX).saturating_sub(self.base.ask.generation.n_gen);
+            let depth = u32::try_from(context)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(self.base.ask.generation.n_gen);
             steps.push(GrowthStep {
                 context,
                 rate: self.rates(&at, &memories, depth).tg,
@@ -262,9 +290,18 @@ impl Model {
 
     /// Doublings up to what the model was made for, with the one in use among them.
     fn contexts(&self, now: u64) -> Vec<u64> {
-        let longest = self.base.layout.info.context_length.unwrap_or(LONGEST).min(LONGEST);
+        let longest = self
+            .base
+            .layout
+            .info
+            .context_length
+            .unwrap_or(LONGEST)
+            .min(LONGEST);
         let doublings = std::iter::successors(Some(SHORTEST), |c| Some(c * 2));
-        let mut all: Vec<u64> = doublings.take_while(|c| *c <= longest).chain([now]).collect();
+        let mut all: Vec<u64> = doublings
+            .take_while(|c| *c <= longest)
+            .chain([now])
+            .collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -309,7 +346,11 @@ impl Measured {
         let half_width = summary
             .sd
             .and_then(|sd| Some(sd / (summary.n as f64).sqrt() * quantile()?));
-        Some(Self { mean: summary.mean, half_width, runs: summary.n })
+        Some(Self {
+            mean: summary.mean,
+            half_width,
+            runs: summary.n,
+        })
     }
 }
 
@@ -324,15 +365,23 @@ fn request(state: &AppState) -> Option<PlanRequest> {
 
 /// Asks whatever is not known yet of what the page shows.
 pub fn follow(state: &mut AppState, link: &Link) {
-    let Some(request) = request(state) else { return };
+    let Some(request) = request(state) else {
+        return;
+    };
     if state.placement.asked.as_ref() != Some(&request) {
         ask_base(state, link, request);
     }
-    let Some(model) = state.placement.ready().cloned() else { return };
+    let Some(model) = state.placement.ready().cloned() else {
+        return;
+    };
     ask_rows(state, link, &model);
     if let Some(key) = state.placement.key() {
         ask_judged(state, link, &model, &key);
-        let settled = state.placement.judged.as_ref().is_some_and(|(k, _)| *k == key);
+        let settled = state
+            .placement
+            .judged
+            .as_ref()
+            .is_some_and(|(k, _)| *k == key);
         if settled {
             ask_growth(state, link, &model, key);
         }

@@ -54,16 +54,22 @@ fn constants(ui: &mut Ui, model: &Model) {
         Column::left("From", Width::Share(2.0)),
     ];
     let t = tokens(ui);
-    Table::new("constants", &columns).wrap().show(ui, known.len(), |i, cells| {
-        let constant = &known[i];
-        cells.text(clean(&constant.name));
-        cells.text(constant.value.map_or_else(|| "no limit".to_owned(), three_digits));
-        cells.muted(constant.unit.as_str());
-        cells.add(|ui| match constant.status {
-            Status::Measured => status(ui, Icon::Check, t.improved, "measured"),
-            Status::Fitted => status(ui, Icon::Check, t.accent, "fitted"),
-            Status::Assumed => status(ui, Icon::Inconclusive, t.muted, "assumed"),
+    Table::new("constants", &columns)
+        .wrap()
+        .show(ui, known.len(), |i, cells| {
+            let constant = &known[i];
+            cells.text(clean(&constant.name));
+            cells.text(
+                constant
+                    .value
+                    .map_or_else(|| "no limit".to_owned(), three_digits),
+            );
+            cells.muted(constant.unit.as_str());
+            cells.add(|ui| match constant.status {
+                Status::Measured => status(ui, Icon::Check, t.improved, "measured"),
+                Status::Fitted => status(ui, Icon::Check, t.accent, "fitted"),
+                Status::Assumed => status(ui, Icon::Inconclusive, t.muted, "assumed"),
+            });
+            cells.muted(clean(&constant.origin));
         });
-        cells.muted(clean(&constant.origin));
-    });
 }

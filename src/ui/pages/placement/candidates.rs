@@ -6,11 +6,16 @@ use crate::domain::text::three_digits;
 use crate::domain::types::Bytes;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{Tokens, tokens};
-use crate::ui::widgets::{Card, Cells, Column, Table, Width, failed, loading_note, muted, status};
+use crate::ui::widgets::{
+    Card, Cells, Column, Press, Table, Width, failed, loading_note, muted, status,
+};
 
 use super::State;
 use super::ask::{Looked, Model, Row};
 use super::words;
+
+/// Rows shown before all are asked for: a page's height.
+const SHOWN: usize = 8;
 
 /// Draws the card.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
@@ -40,9 +45,12 @@ fn looked(row: &Row) -> Looked {
     }
 }
 
-fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Option<&'r Row> {
+fn table<'r>(ui: &mut Ui, page: &mut State, model: &Model, rows: &'r [Row]) -> Option<&'r Row> {
     if rows.is_empty() {
-        muted(ui, "No placement of this model fits the memory that may be used");
+        muted(
+            ui,
+            "No placement of this model fits the memory that may be used",
+        );
         return None;
     }
     let columns = [
@@ -58,15 +66,29 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
         let ub = row.candidate.context.micro_batch;
         format!("{}, {}, micro-batch {ub}", tier(row), placement(row, model))
     };
-    let chosen = rows.iter().position(|r| page.looked.as_ref() == Some(&looked(r)));
+    let chosen = rows
+        .iter()
+        .position(|r| page.looked.as_ref() == Some(&looked(r)));
     let t = tokens(ui);
+    let all = page.all_rows || rows.len() <= SHOWN + 1 || chosen.is_some_and(|i| i >= SHOWN);
+    let count = if all { rows.len() } else { SHOWN };
     let shown = Table::new("placements", &columns).choosable(chosen, &name);
-    let clicked = shown.show(ui, rows.len(), |i, cells| cells_of(cells, &rows[i], model, t));
+    let clicked = shown.show(ui, count, |i, cells| cells_of(cells, &rows[i], model, t));
+    if !all {
+        let words = format!("Show all {}", rows.len());
+        page.all_rows = ui
+            .add(Press::new(&words).icon(Icon::Right).link())
+            .clicked();
+    }
     clicked.map(|i| &rows[i])
 }
 
 fn tier(row: &Row) -> String {
-    if row.stock { "Stock llama.cpp".to_owned() } else { words::tier(row.candidate.tier) }
+    if row.stock {
+        "Stock llama.cpp".to_owned()
+    } else {
+        words::tier(row.candidate.tier)
+    }
 }
 
 fn placement(row: &Row, model: &Model) -> String {
@@ -96,7 +118,9 @@ fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     }
     let (icon, color, word) = standing(row, t);
     cells.add(|ui| {
-        ui.with_layout(Layout::left_to_right(Align::Center), |ui| status(ui, icon, color, word));
+        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+            status(ui, icon, color, word)
+        });
     });
 }
 

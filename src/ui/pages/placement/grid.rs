@@ -17,7 +17,7 @@ use super::ask::{Looked, Model};
 use super::words;
 
 /// Height of a row, from where it is easy to hit to where it is no longer a row of cells, and the gap below a cell.
-const PITCH: std::ops::RangeInclusive<f32> = 26.0..=44.0;
+const PITCH: std::ops::RangeInclusive<f32> = 26.0..=50.0;
 const GAP_BELOW: f32 = 6.0;
 /// What else is in the card: margins, title, legend, numbers, the line below.
 const AROUND: f32 = 150.0;
@@ -82,11 +82,21 @@ impl Grid {
         let homes = looked.placement.resolve(model.hand.n_layer, devices);
         let line = |kind| Line {
             kind,
-            cells: (0..homes.layers.len()).map(|l| cell(model, looked, &homes, kind, l)).collect(),
+            cells: (0..homes.layers.len())
+                .map(|l| cell(model, looked, &homes, kind, l))
+                .collect(),
         };
         let lines: Vec<Line> = ORDER.into_iter().map(line).filter(Line::is_there).collect();
-        let most = lines.iter().flat_map(|l| &l.cells).map(|c| c.1).fold(0.0, f64::max);
-        Self { lines, most, streams }
+        let most = lines
+            .iter()
+            .flat_map(|l| &l.cells)
+            .map(|c| c.1)
+            .fold(0.0, f64::max);
+        Self {
+            lines,
+            most,
+            streams,
+        }
     }
 
     /// On the disk: weights in RAM that it does not hold all.
@@ -120,37 +130,46 @@ fn cell(model: &Model, looked: &Looked, homes: &Resolved, kind: Kind, layer: usi
                 Some(_) => 1.0,
                 None => 0.5,
             };
-            (homes.cache[layer], of.cache_read(context.context as f64, context) * share)
+            (
+                homes.cache[layer],
+                of.cache_read(context.context as f64, context) * share,
+            )
         }
     }
 }
 
 /// Draws the card; a click changes the placement.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
-    Card::new("Where each tensor lives").min_height(height).show(ui, |ui| {
-        let Some((_, drawn)) = page.drawn.as_ref() else { return };
-        legend(ui, model, &drawn.grid);
-        let mut clicked = None;
-        let pitch = (height - AROUND) / drawn.grid.lines.len().max(1) as f32;
-        let pitch = pitch.clamp(*PITCH.start(), *PITCH.end());
-        for line in &drawn.grid.lines {
-            if let Some(layer) = line_ui(ui, (&drawn.grid, line, pitch), model, &mut page.marked) {
-                clicked = Some((line.kind, layer));
-            }
-        }
-        numbers(ui, model.hand.n_layer);
-        caption(ui, outside(model, page.looked.as_ref()));
-        if let Some((kind, layer)) = clicked
-            && let Some(looked) = &mut page.looked
-        {
-            let moves = kind == Kind::Weights(model.hand.class);
-            looked.placement = if moves {
-                model.hand.toggled(&looked.placement, layer)
-            } else {
-                model.hand.boundary_at(&looked.placement, layer)
+    Card::new("Where each tensor lives")
+        .min_height(height)
+        .show(ui, |ui| {
+            let Some((_, drawn)) = page.drawn.as_ref() else {
+                return;
             };
-        }
-    });
+            legend(ui, model, &drawn.grid);
+            let mut clicked = None;
+            let pitch = (height - AROUND) / drawn.grid.lines.len().max(1) as f32;
+            let pitch = pitch.clamp(*PITCH.start(), *PITCH.end());
+            for line in &drawn.grid.lines {
+                if let Some(layer) =
+                    line_ui(ui, (&drawn.grid, line, pitch), model, &mut page.marked)
+                {
+                    clicked = Some((line.kind, layer));
+                }
+            }
+            numbers(ui, model.hand.n_layer);
+            caption(ui, outside(model, page.looked.as_ref()));
+            if let Some((kind, layer)) = clicked
+                && let Some(looked) = &mut page.looked
+            {
+                let moves = kind == Kind::Weights(model.hand.class);
+                looked.placement = if moves {
+                    model.hand.toggled(&looked.placement, layer)
+                } else {
+                    model.hand.boundary_at(&looked.placement, layer)
+                };
+            }
+        });
 }
 
 /// What belongs to no layer.
@@ -161,10 +180,16 @@ fn outside(model: &Model, looked: Option<&Looked>) -> String {
     let output = looked.map_or(Home::Host, |l| l.placement.layer_home(n, n, devices));
     let bytes = |class| layout.bytes(None, class);
     let embedding = bytes(TensorClass::Embedding);
-    let output_bytes = if layout.tied_embeddings { embedding } else { bytes(TensorClass::Output) };
+    let output_bytes = if layout.tied_embeddings {
+        embedding
+    } else {
+        bytes(TensorClass::Output)
+    };
     format!(
         "Beside the layers: embeddings {embedding} in RAM, output {output_bytes} on {}",
-        words::home_name(model, output).replace("GPU", "the GPU").replace("RAM", "the CPU's side (RAM)")
+        words::home_name(model, output)
+            .replace("GPU", "the GPU")
+            .replace("RAM", "the CPU's side (RAM)")
     )
 }
 
@@ -189,12 +214,20 @@ pub(super) fn entry(ui: &mut Ui, color: Color32, word: &str) {
     const SQUARE: f32 = 8.0;
     let (font, ink) = (theme::body(size::CAPTION), tokens(ui).muted);
     let galley = ui.painter().layout_no_wrap(word.to_owned(), font, ink);
-    let wanted = vec2(SQUARE + space::XS + galley.size().x + space::XS, galley.size().y);
+    let wanted = vec2(
+        SQUARE + space::XS + galley.size().x + space::XS,
+        galley.size().y,
+    );
     let (rect, response) = ui.allocate_exact_size(wanted, Sense::hover());
     let middle = pos2(rect.left() + SQUARE / 2.0, rect.center().y);
     let square = Rect::from_center_size(middle, vec2(SQUARE, SQUARE));
-    ui.painter().rect_filled(square, CornerRadius::same(1), color);
-    ui.painter().galley(pos2(rect.left() + SQUARE + space::XS, rect.top()), galley, ink);
+    ui.painter()
+        .rect_filled(square, CornerRadius::same(1), color);
+    ui.painter().galley(
+        pos2(rect.left() + SQUARE + space::XS, rect.top()),
+        galley,
+        ink,
+    );
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, word));
 }
 
@@ -222,10 +255,20 @@ fn line_ui(
     let (whole, _) = ui.allocate_exact_size(wanted, Sense::hover());
     let at = pos2(whole.left() + NAMES - 12.0, whole.center().y);
     let name = line.kind.name();
-    ui.painter().text(at, Align2::RIGHT_CENTER, name, theme::body(size::SMALL), t.muted);
+    ui.painter().text(
+        at,
+        Align2::RIGHT_CENTER,
+        name,
+        theme::body(size::SMALL),
+        t.muted,
+    );
     let rect = Rect::from_min_max(pos2(whole.left() + NAMES, whole.top()), whole.max);
     let response = ui.interact(rect, ui.scope_id().with(("cells", name)), Sense::click());
-    let under = |p: Pos2| ((p.x - rect.left()) / rect.width() * n as f32).floor().clamp(0.0, n as f32 - 1.0) as u32;
+    let under = |p: Pos2| {
+        ((p.x - rect.left()) / rect.width() * n as f32)
+            .floor()
+            .clamp(0.0, n as f32 - 1.0) as u32
+    };
     let mut taken = None;
     if response.clicked() {
         if let Some(pointer) = response.interact_pointer_pos() {
@@ -240,7 +283,8 @@ fn line_ui(
         focus_ring(ui, rect);
         let cell = cell_rect(rect, *marked, n).expand(1.0);
         let stroke = Stroke::new(2.0, t.text);
-        ui.painter().rect_stroke(cell, CornerRadius::same(2), stroke, StrokeKind::Outside);
+        ui.painter()
+            .rect_stroke(cell, CornerRadius::same(2), stroke, StrokeKind::Outside);
     }
     describe(ui, grid, line, model, &response, *marked);
     let hovered = response.hover_pos().map(under);
@@ -257,7 +301,10 @@ fn keys(ui: &Ui, response: &Response, marked: &mut u32, n: u32) {
     if !response.has_focus() {
         return;
     }
-    let filter = EventFilter { horizontal_arrows: true, ..EventFilter::default() };
+    let filter = EventFilter {
+        horizontal_arrows: true,
+        ..EventFilter::default()
+    };
     ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
     let pressed = |key| ui.input_mut(|i| i.count_and_consume_key(Modifiers::NONE, key)) as u32;
     *marked = (*marked + pressed(Key::ArrowRight)).saturating_sub(pressed(Key::ArrowLeft));
@@ -273,7 +320,10 @@ fn cell_rect(rect: Rect, layer: u32, n: u32) -> Rect {
     let pitch = rect.width() / n as f32;
     let gap = (pitch * GAP_SHARE).min(GAP);
     let left = rect.left() + pitch * layer as f32;
-    Rect::from_min_max(pos2(left, rect.top()), pos2(left + pitch - gap, rect.bottom()))
+    Rect::from_min_max(
+        pos2(left, rect.top()),
+        pos2(left + pitch - gap, rect.bottom()),
+    )
 }
 
 fn paint(ui: &Ui, grid: &Grid, line: &Line, rect: Rect) {
@@ -286,10 +336,13 @@ fn paint(ui: &Ui, grid: &Grid, line: &Line, rect: Rect) {
             // The fourth root: norms are a thousandth of a feed-forward part, and still to be seen.
             let share = (bytes / grid.most).powf(0.25) as f32;
             let full = color(t, *home, grid.on_disk(line.kind, *home));
-            let fill = t.card.lerp_to_gamma(full, DIMMEST + (1.0 - DIMMEST) * share);
+            let fill = t
+                .card
+                .lerp_to_gamma(full, DIMMEST + (1.0 - DIMMEST) * share);
             ui.painter().rect_filled(cell, corner, fill);
         } else {
-            ui.painter().rect_filled(cell, corner, t.raised.gamma_multiply(0.5));
+            ui.painter()
+                .rect_filled(cell, corner, t.raised.gamma_multiply(0.5));
         }
     }
 }
@@ -311,7 +364,8 @@ fn describe(ui: &Ui, grid: &Grid, line: &Line, model: &Model, response: &Respons
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
     if response.has_focus() {
         let value = cell_words(grid, line, model, marked);
-        ui.ctx().accesskit_node_builder(response.id, |node| node.set_value(value));
+        ui.ctx()
+            .accesskit_node_builder(response.id, |node| node.set_value(value));
     }
 }
 
@@ -324,6 +378,12 @@ fn numbers(ui: &mut Ui, n: u32) {
     for layer in (0..n).step_by(step as usize) {
         let x = rect.left() + NAMES + pitch * (layer as f32 + 0.42);
         let (font, ink) = (theme::body(size::CAPTION), tokens(ui).muted);
-        ui.painter().text(pos2(x, rect.center().y), Align2::CENTER_CENTER, layer, font, ink);
+        ui.painter().text(
+            pos2(x, rect.center().y),
+            Align2::CENTER_CENTER,
+            layer,
+            font,
+            ink,
+        );
     }
 }

@@ -40,10 +40,16 @@ pub(super) fn show(ui: &mut Ui, page: &State, model: &Model, height: f32) {
             }
         });
         for misfit in &candidate.misfits {
-            status(ui, Icon::Problem, t.regressed, &format!("Does not fit: {misfit}"));
+            status(
+                ui,
+                Icon::Problem,
+                t.regressed,
+                &format!("Does not fit: {misfit}"),
+            );
         }
         if candidate.streams {
-            let words = "RAM does not hold all its weights: the rest is read from the SSD for every token";
+            let words =
+                "RAM does not hold all its weights: the rest is read from the SSD for every token";
             status(ui, Icon::Warning, t.warning, words);
         }
         caption(ui, basis(&candidate.memory));
@@ -70,7 +76,11 @@ fn heap(model: &Model, memory: &DeviceMemory, position: usize) -> Heap {
         Some(d) => (clean(&d.name), d.total, Bytes(0)),
         None => ("RAM".to_owned(), base.host.total, base.host.used_by_others),
     };
-    let weights = if is_host { Role::Regressed } else { Role::Accent };
+    let weights = if is_host {
+        Role::Regressed
+    } else {
+        Role::Accent
+    };
     let part = |label: &str, bytes: Bytes, role| Segment {
         label: label.to_owned(),
         value: bytes.0 as f64,

@@ -28,8 +28,8 @@ use crate::ui::state::{AppState, Dialog, Page};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::tokens;
 use crate::ui::widgets::{
-    Card, Loadable, Press, caption, columns, empty, failed, label, loading_note, muted, notice_line,
-    page_header, progress, status,
+    Card, Loadable, Press, caption, columns, empty, failed, label, loading_note, muted,
+    notice_line, page_header, progress, status,
 };
 
 use super::tune;
@@ -63,6 +63,8 @@ pub struct State {
     marked: u32,
     /// The constants are shown.
     open: bool,
+    /// Every row of the table is shown.
+    all_rows: bool,
 }
 
 /// What follows from a placement at once.
@@ -76,7 +78,10 @@ struct Drawn {
 impl State {
     /// Another model, build or measurement: everything is asked anew, and what is looked at stays where the model does.
     fn begin(&mut self, request: PlanRequest) {
-        let same = self.asked.as_ref().is_some_and(|a| a.model == request.model);
+        let same = self
+            .asked
+            .as_ref()
+            .is_some_and(|a| a.model == request.model);
         let kept = std::mem::take(self);
         *self = Self {
             asked: Some(request),
@@ -182,10 +187,15 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         0 => candidates::show(ui, page, &model, height),
         _ => memory::show(ui, page, &model, height),
     });
-    row(ui, "speed", [1.0, 1.15], |column, ui, height| match column {
-        0 => speed::scatter(ui, page, height),
-        _ => speed::growth(ui, page, height),
-    });
+    row(
+        ui,
+        "speed",
+        [1.0, 1.15],
+        |column, ui, height| match column {
+            0 => speed::scatter(ui, page, height),
+            _ => speed::growth(ui, page, height),
+        },
+    );
     basis::show(ui, page, &model);
 }
 
@@ -202,11 +212,21 @@ fn row(ui: &mut Ui, id: &str, weights: [f32; 2], mut content: impl FnMut(usize, 
 /// Without a model or a build there is nothing to place; says so.
 fn nothing_yet(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
     if state.model.is_none() {
-        page_header(ui, "Placement", "Where each tensor of a model should live on this machine", |ui| {
-            if ui.add(Press::new("Choose a file…").icon(Icon::Folder)).clicked() {
-                cx.link.choose(Choice::Model, |state, link, path| tune::take_model(state, link, &path));
-            }
-        });
+        page_header(
+            ui,
+            "Placement",
+            "Where each tensor of a model should live on this machine",
+            |ui| {
+                if ui
+                    .add(Press::new("Choose a file…").icon(Icon::Folder))
+                    .clicked()
+                {
+                    cx.link.choose(Choice::Model, |state, link, path| {
+                        tune::take_model(state, link, &path)
+                    });
+                }
+            },
+        );
         if let Some(error) = state.tune.refused() {
             Card::bare().show(ui, |ui| failed(ui, error));
         }
@@ -217,8 +237,14 @@ fn nothing_yet(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
         return true;
     }
     if state.scan.value().is_some() && state.chosen_runtime().is_none() {
-        page_header(ui, "Placement", "Where each tensor of a model should live on this machine", |_| {});
-        let words = "There is no llama.cpp to place it for: its build says which devices it can use";
+        page_header(
+            ui,
+            "Placement",
+            "Where each tensor of a model should live on this machine",
+            |_| {},
+        );
+        let words =
+            "There is no llama.cpp to place it for: its build says which devices it can use";
         if empty(ui, Icon::Install, words, Some("Install llama.cpp")) {
             cx.go(Page::Machine);
         }
@@ -233,7 +259,9 @@ fn nothing_yet(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
 
 fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
     let page = &state.placement;
-    let (Some(looked), Some((_, drawn))) = (&page.looked, &page.drawn) else { return };
+    let (Some(looked), Some((_, drawn))) = (&page.looked, &page.drawn) else {
+        return;
+    };
     let judged = page.candidate().map(Arc::as_ref);
     let speed = (drawn.predicted.tg, drawn.measured);
     let title = words::title(model, looked, judged, speed);
@@ -247,7 +275,11 @@ fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
 
 fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
     let fits = state.placement.candidate().is_some_and(|c| c.fits());
-    let has_server = model.base.runtime.as_ref().is_some_and(|r| r.server.is_some());
+    let has_server = model
+        .base
+        .runtime
+        .as_ref()
+        .is_some_and(|r| r.server.is_some());
     let why_not = match () {
         () if !fits => Some("it does not fit"),
         () if !has_server => Some("this build has no llama-server"),
@@ -276,7 +308,11 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, model: &Model) {
 
 /// Why the candidates cannot be measured now.
 fn benchmark_refused(state: &AppState, model: &Model) -> Option<&'static str> {
-    let has_bench = model.base.runtime.as_ref().is_some_and(|r| r.bench.is_some());
+    let has_bench = model
+        .base
+        .runtime
+        .as_ref()
+        .is_some_and(|r| r.bench.is_some());
     match () {
         () if state.is_busy() => Some("something else is running"),
         () if !has_bench => Some("this build has no llama-bench"),
@@ -299,7 +335,9 @@ fn benchmark(page: &State, cx: &mut Cx) {
 
 /// The benchmark that runs, or why the last one ended early.
 fn benchmarking(ui: &mut Ui, state: &mut AppState) {
-    let Some(job) = state.job.as_ref().filter(|j| j.kind == "plan") else { return };
+    let Some(job) = state.job.as_ref().filter(|j| j.kind == "plan") else {
+        return;
+    };
     if let Some(error) = job.failed_as("plan") {
         Card::new("Benchmark").show(ui, |ui| failed(ui, error));
     }
@@ -310,7 +348,14 @@ fn benchmarking(ui: &mut Ui, state: &mut AppState) {
     let doing = capitalised(&clean(&job.doing));
     let runs = format!("{} of {} runs", job.done, job.total);
     Card::new("Benchmark").caption(runs).show(ui, |ui| {
-        label(ui, if doing.is_empty() { "Beginning".to_owned() } else { doing });
+        label(
+            ui,
+            if doing.is_empty() {
+                "Beginning".to_owned()
+            } else {
+                doing
+            },
+        );
         progress(ui, share, "Runs done");
         ui.horizontal(|ui| match stopping {
             Some(_) => {
@@ -339,7 +384,10 @@ fn server_args(page: &State, model: &Model) -> Result<Vec<String>, JobError> {
 /// The command as a shell takes it.
 fn command(page: &State, model: &Model) -> Result<String, JobError> {
     let server = model.base.runtime.as_ref().and_then(|r| r.server.as_ref());
-    let program = server.map_or_else(|| "llama-server".to_owned(), |path| path.display().to_string());
+    let program = server.map_or_else(
+        || "llama-server".to_owned(),
+        |path| path.display().to_string(),
+    );
     let path = model.base.layout.info.path.display().to_string();
     let mut argv = vec![program, "-m".to_owned(), path];
     argv.extend(server_args(page, model)?);
@@ -366,11 +414,21 @@ fn notices(ui: &mut Ui, state: &AppState, model: &Model) {
     if misfits.len() > 1 {
         Card::bare().show(ui, |ui| {
             for misfit in misfits {
-                status(ui, Icon::Problem, t.regressed, &format!("Does not fit: {misfit}"));
+                status(
+                    ui,
+                    Icon::Problem,
+                    t.regressed,
+                    &format!("Does not fit: {misfit}"),
+                );
             }
         });
     }
-    let remote = model.base.memories.devices.iter().any(|d| d.backend == Backend::Rpc);
+    let remote = model
+        .base
+        .memories
+        .devices
+        .iter()
+        .any(|d| d.backend == Backend::Rpc);
     if remote || !model.base.notices.is_empty() {
         Card::bare().show(ui, |ui| {
             if remote {

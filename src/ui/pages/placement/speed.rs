@@ -39,17 +39,24 @@ pub(super) fn scatter(ui: &mut Ui, page: &State, height: f32) {
 
 /// Draws the card of contexts.
 pub(super) fn growth(ui: &mut Ui, page: &State, height: f32) {
-    Card::new("Speed as the context grows").caption("tokens per second").min_height(height).show(ui, |ui| {
-        let Some((_, steps)) = &page.growth else {
-            loading_note(ui, "Judging this placement at other contexts");
-            return;
-        };
-        if steps.is_empty() {
-            label(ui, "This placement fits at no context");
-            return;
-        }
-        charts::kept(ui, "speed as the context grows", page.version, |width| {
-            Growth { steps: steps.to_vec(), height: HEIGHT }.scene(width)
+    Card::new("Speed as the context grows")
+        .caption("tokens per second")
+        .min_height(height)
+        .show(ui, |ui| {
+            let Some((_, steps)) = &page.growth else {
+                loading_note(ui, "Judging this placement at other contexts");
+                return;
+            };
+            if steps.is_empty() {
+                label(ui, "This placement fits at no context");
+                return;
+            }
+            charts::kept(ui, "speed as the context grows", page.version, |width| {
+                Growth {
+                    steps: steps.to_vec(),
+                    height: HEIGHT,
+                }
+                .scene(width)
+            });
         });
-    });
 }

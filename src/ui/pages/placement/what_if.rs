@@ -30,7 +30,9 @@ const COLUMN: f32 = 240.0;
 /// Draws the card; a slider changes what is looked at.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
     Card::new("What if").min_height(height).show(ui, |ui| {
-        let Some(mut looked) = page.looked.clone() else { return };
+        let Some(mut looked) = page.looked.clone() else {
+            return;
+        };
         let mut limits = page.limits.clone();
         let columns = (ui.available_width() / COLUMN).floor().clamp(1.0, 3.0) as usize;
         ui.spacing_mut().item_spacing.y = 2.0;
@@ -45,14 +47,27 @@ pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
                 in_ram(&mut uis[here()], &mut looked, model.hand);
             }
             if let Some(most) = vram {
-                let label = if memories.devices.len() > 1 { "VRAM to use, each" } else { "VRAM to use" };
+                let label = if memories.devices.len() > 1 {
+                    "VRAM to use, each"
+                } else {
+                    "VRAM to use"
+                };
                 bytes(&mut uis[here()], label, &mut limits.vram, (most, VRAM_STEP));
             }
-            bytes(&mut uis[here()], "RAM to use", &mut limits.ram, (memories.host.usable, RAM_STEP));
+            bytes(
+                &mut uis[here()],
+                "RAM to use",
+                &mut limits.ram,
+                (memories.host.usable, RAM_STEP),
+            );
             micro_batch(&mut uis[here()], &mut looked);
         });
         ui.add_space(space::XS);
-        toggle(ui, &mut limits.allow_kv_quant, "Allow a KV cache of reduced precision");
+        toggle(
+            ui,
+            &mut limits.allow_kv_quant,
+            "Allow a KV cache of reduced precision",
+        );
         if limits.allow_kv_quant {
             cache_types(ui, &mut looked);
         } else {
@@ -65,7 +80,13 @@ pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
 }
 
 /// A slider over values of which the one in use is always one.
-fn among(ui: &mut Ui, label: &str, value: &mut u64, mut values: Vec<u64>, words: impl Fn(u64) -> String) {
+fn among(
+    ui: &mut Ui,
+    label: &str,
+    value: &mut u64,
+    mut values: Vec<u64>,
+    words: impl Fn(u64) -> String,
+) {
     values.push(*value);
     values.sort_unstable();
     values.dedup();
@@ -77,13 +98,21 @@ fn among(ui: &mut Ui, label: &str, value: &mut u64, mut values: Vec<u64>, words:
 
 fn context(ui: &mut Ui, looked: &mut Looked, model: &Model) {
     let longest = model.base.layout.info.context_length.unwrap_or(LONGEST);
-    among(ui, "Context", &mut looked.context.context, contexts(longest), grouped);
+    among(
+        ui,
+        "Context",
+        &mut looked.context.context,
+        contexts(longest),
+        grouped,
+    );
 }
 
 /// Doublings and the steps half way between them, up to `longest`.
 fn contexts(longest: u64) -> Vec<u64> {
     let doublings = std::iter::successors(Some(SHORTEST), |c| Some(c * 2));
-    let steps = doublings.flat_map(|c| [c, c + c / 2]).take_while(|c| *c < longest);
+    let steps = doublings
+        .flat_map(|c| [c, c + c / 2])
+        .take_while(|c| *c < longest);
     steps.chain([longest]).collect()
 }
 
@@ -91,7 +120,11 @@ fn layers(ui: &mut Ui, looked: &mut Looked, hand: Hand) {
     let all = hand.n_layer + 1;
     let before = looked.placement.offloaded(hand.n_layer, hand.devices) as usize;
     let mut at = before;
-    let label = if hand.devices > 1 { "Layers on the GPUs" } else { "Layers on the GPU" };
+    let label = if hand.devices > 1 {
+        "Layers on the GPUs"
+    } else {
+        "Layers on the GPU"
+    };
     slider(ui, label, &mut at, 0..=all as usize, |n| match n {
         0 => "none".to_owned(),
         1 => "output only".to_owned(),
@@ -112,7 +145,9 @@ fn in_ram(ui: &mut Ui, looked: &mut Looked, hand: Hand) {
         TensorClass::Experts => "Expert layers in RAM",
         _ => "FFN layers in RAM",
     };
-    slider(ui, label, &mut at, whole..=hand.n_layer as usize, |n| n.to_string());
+    slider(ui, label, &mut at, whole..=hand.n_layer as usize, |n| {
+        n.to_string()
+    });
     if at != before {
         looked.placement = hand.keeping(&looked.placement, at as u32);
     }
@@ -121,7 +156,13 @@ fn in_ram(ui: &mut Ui, looked: &mut Looked, hand: Hand) {
 /// At the right end there is no limit.
 fn bytes(ui: &mut Ui, label: &str, limit: &mut Option<Bytes>, (most, step): (Bytes, Bytes)) {
     let last = most.0.div_ceil(step.0).max(1) as usize;
-    let at_place = |n: usize| if n == last { most } else { Bytes(step.0 * n as u64) };
+    let at_place = |n: usize| {
+        if n == last {
+            most
+        } else {
+            Bytes(step.0 * n as u64)
+        }
+    };
     let before = limit.map_or(last, |l| (l.0 / step.0) as usize);
     let mut at = before;
     slider(ui, label, &mut at, 1..=last, |n| at_place(n).to_string());
@@ -132,7 +173,13 @@ fn bytes(ui: &mut Ui, label: &str, limit: &mut Option<Bytes>, (most, step): (Byt
 
 fn micro_batch(ui: &mut Ui, looked: &mut Looked) {
     let context = &mut looked.context;
-    among(ui, "Micro-batch", &mut context.micro_batch, MICRO_BATCHES.to_vec(), |n| n.to_string());
+    among(
+        ui,
+        "Micro-batch",
+        &mut context.micro_batch,
+        MICRO_BATCHES.to_vec(),
+        |n| n.to_string(),
+    );
     context.batch = context.batch.max(context.micro_batch);
 }
 
@@ -143,7 +190,10 @@ fn cache_types(ui: &mut Ui, looked: &mut Looked) {
     let choices: Vec<(usize, &str)> = kinds.iter().copied().enumerate().collect();
     segmented(ui, &mut at, &choices);
     (context.type_k, context.type_v) = (kinds[at].to_owned(), kinds[at].to_owned());
-    caption(ui, "q8_0 and q4_0 save memory but change what the model answers");
+    caption(
+        ui,
+        "q8_0 and q4_0 save memory but change what the model answers",
+    );
 }
 
 #[cfg(test)]

@@ -103,7 +103,9 @@ pub fn title(
     let hand = model.hand;
     let all = hand.n_layer;
     let on = match hand.blocks(&looked.placement) {
-        _ if looked.placement.offloaded(all, hand.devices) == 0 => format!("All {all} layers in RAM"),
+        _ if looked.placement.offloaded(all, hand.devices) == 0 => {
+            format!("All {all} layers in RAM")
+        }
         blocks if blocks == all => format!("All {all} layers on {}", devices(model)),
         blocks => format!("{blocks} of {all} layers on {}", devices(model)),
     };
