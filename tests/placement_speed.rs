@@ -1,6 +1,9 @@
 //! The speed model against real sweeps of an H200 (paper section 5, issue text): fitted on a few runs it predicts the rest.
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
-#![allow(clippy::print_stdout, reason = "errors are looked at with --no-capture")]
+#![allow(
+    clippy::print_stdout,
+    reason = "errors are looked at with --no-capture"
+)]
 
 #[path = "support/placement.rs"]
 mod placement_support;

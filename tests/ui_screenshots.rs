@@ -167,7 +167,7 @@ fn placement() {
     stage.click("Placement");
     stage.dialogs.answer(model);
     stage.click("Choose a file…");
-    stage.click_part("Split by layer, 29 of 36");
+    stage.click_part("Split by layer, 35 of 36 on GPU, micro-batch 512");
     picture(&mut stage, "placement-dark");
     stage.theme(Theme::Light);
     picture(&mut stage, "placement-light");

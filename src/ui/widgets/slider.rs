@@ -14,7 +14,7 @@ use crate::ui::theme::{self, size, tokens};
 use super::button::focus_ring;
 
 /// Label and value, then the track.
-const HEIGHT: f32 = 38.0;
+const HEIGHT: f32 = 36.0;
 const TRACK: f32 = 4.0;
 const KNOB: f32 = 7.0;
 

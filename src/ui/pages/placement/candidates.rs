@@ -6,11 +6,16 @@ use crate::domain::text::three_digits;
 use crate::domain::types::Bytes;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{Tokens, tokens};
-use crate::ui::widgets::{Card, Cells, Column, Table, Width, failed, loading_note, muted, status};
+use crate::ui::widgets::{
+    Card, Cells, Column, Press, Table, Width, failed, loading_note, muted, status,
+};
 
 use super::State;
 use super::ask::{Looked, Model, Row};
 use super::words;
+
+/// Rows shown before all are asked for: a page's height.
+const SHOWN: usize = 8;
 
 /// Draws the card.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
@@ -40,7 +45,7 @@ fn looked(row: &Row) -> Looked {
     }
 }
 
-fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Option<&'r Row> {
+fn table<'r>(ui: &mut Ui, page: &mut State, model: &Model, rows: &'r [Row]) -> Option<&'r Row> {
     if rows.is_empty() {
         muted(
             ui,
@@ -65,10 +70,16 @@ fn table<'r>(ui: &mut Ui, page: &State, model: &Model, rows: &'r [Row]) -> Optio
         .iter()
         .position(|r| page.looked.as_ref() == Some(&looked(r)));
     let t = tokens(ui);
+    let all = page.all_rows || rows.len() <= SHOWN + 1 || chosen.is_some_and(|i| i >= SHOWN);
+    let count = if all { rows.len() } else { SHOWN };
     let shown = Table::new("placements", &columns).choosable(chosen, &name);
-    let clicked = shown.show(ui, rows.len(), |i, cells| {
-        cells_of(cells, &rows[i], model, t);
-    });
+    let clicked = shown.show(ui, count, |i, cells| cells_of(cells, &rows[i], model, t));
+    if !all {
+        let words = format!("Show all {}", rows.len());
+        page.all_rows = ui
+            .add(Press::new(&words).icon(Icon::Right).link())
+            .clicked();
+    }
     clicked.map(|i| &rows[i])
 }
 
@@ -108,7 +119,7 @@ fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     let (icon, color, word) = standing(row, t);
     cells.add(|ui| {
         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-            status(ui, icon, color, word);
+            status(ui, icon, color, word)
         });
     });
 }

@@ -17,7 +17,7 @@ use super::ask::{Looked, Model};
 use super::words;
 
 /// Height of a row, from where it is easy to hit to where it is no longer a row of cells, and the gap below a cell.
-const PITCH: std::ops::RangeInclusive<f32> = 26.0..=44.0;
+const PITCH: std::ops::RangeInclusive<f32> = 26.0..=50.0;
 const GAP_BELOW: f32 = 6.0;
 /// What else is in the card: margins, title, legend, numbers, the line below.
 const AROUND: f32 = 150.0;

@@ -63,6 +63,8 @@ pub struct State {
     marked: u32,
     /// The constants are shown.
     open: bool,
+    /// Every row of the table is shown.
+    all_rows: bool,
 }
 
 /// What follows from a placement at once.
@@ -220,7 +222,7 @@ fn nothing_yet(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
                     .clicked()
                 {
                     cx.link.choose(Choice::Model, |state, link, path| {
-                        tune::take_model(state, link, &path);
+                        tune::take_model(state, link, &path)
                     });
                 }
             },
