@@ -1,0 +1,190 @@
+//! `flux plan` as a contract: its document, what it learns from, what it refuses, and what measuring stores.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/bench_runs.rs"]
+mod bench_runs;
+#[path = "support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "support/flux_cli.rs"]
+mod flux_cli;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use flux::gguf::GgufModels;
+use flux::ports::{CancelToken, Models as _, SessionKind, Store as _, SynthRequest};
+use flux_cli::{Bed, document, refused};
+
+const QUIET: &str = "process_sd = 0.002\nrepetition_sd = 0.002\n";
+
+fn sparse(bed: &Bed, shape: &str) -> PathBuf {
+    let output = bed.fake.scratch().join(format!("{shape}.gguf"));
+    let request = SynthRequest {
+        shape: shape.to_owned(),
+        output: output.clone(),
+        sparse: true,
+        seed: 1,
+    };
+    GgufModels
+        .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
+        .unwrap();
+    output
+}
+
+/// The H200 runs named, in a file of their own.
+fn records(bed: &Bed, runs: &[&str]) -> PathBuf {
+    let all =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/placement/h200-dense.jsonl");
+    let of_run = |line: &&str| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        runs.contains(&record["run"].as_str().unwrap())
+    };
+    let text = fs::read_to_string(all).unwrap();
+    let kept: Vec<&str> = text.lines().filter(of_run).collect();
+    let file = bed.fake.scratch().join("records.jsonl");
+    fs::write(&file, kept.join("\n")).unwrap();
+    file
+}
+
+fn plan(bed: &Bed, model: &Path, args: &[&str]) -> Value {
+    let mut command = bed.flux(&["plan", "--json", "-m"]);
+    command.arg(model).args(args);
+    document(&mut command)
+}
+
+#[test]
+fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
+    let bed = Bed::new(QUIET);
+    let model = sparse(&bed, "qwen3-4b");
+    let three = records(&bed, &["ngl37", "ngl30", "ngl6"]);
+    let three = three.to_str().unwrap();
+    let args = [
+        "--machine",
+        "h200",
+        "--learn-from",
+        three,
+        "--predict",
+        "ngl=24",
+        "--predict",
+        "ngl=0 p=128 n=32",
+    ];
+    let plan = plan(&bed, &model, &args);
+    let answers = plan["predictions"].as_array().unwrap();
+    // Measured: 56.34 and 21.07 tokens per second.
+    for (answer, measured) in answers.iter().zip([56.34, 21.07]) {
+        let tg = answer["predicted"]["tg"].as_f64().unwrap();
+        assert!((tg / measured - 1.0).abs() < 0.06, "{tg} for {measured}");
+    }
+    assert_eq!(answers[0]["placement"]["n_gpu_layers"], 24);
+    assert_eq!(answers[0]["tier"], "split-by-layer");
+    let status = |name: &str| {
+        let constants = plan["fit"]["constants"].as_array().unwrap();
+        let found = constants
+            .iter()
+            .find(|c| c["name"].as_str().unwrap().starts_with(name));
+        found.unwrap()["status"].clone()
+    };
+    assert_eq!(status("cpu_bandwidth"), "fitted");
+    assert_eq!(status("gpu_bandwidth"), "fitted");
+    assert_eq!(status("handoff"), "assumed");
+    assert_eq!(plan["fit"]["runs"], 6);
+    assert!(plan["fit"]["mean_abs_error_pct"].as_f64().unwrap() < 6.0);
+    let chosen = &plan["chosen"];
+    assert_eq!(chosen["tier"], "gpu-resident");
+    let memory = chosen["memory"].as_array().unwrap();
+    assert_eq!(memory.last().unwrap()["device"], "Host");
+    assert!(memory.iter().all(|m| m["fits"] == true));
+    let total = |m: &Value| {
+        ["weights", "kv", "compute"]
+            .map(|k| m[k].as_u64().unwrap())
+            .iter()
+            .sum::<u64>()
+    };
+    assert!(
+        memory
+            .iter()
+            .all(|m| total(m) == m["total"].as_u64().unwrap())
+    );
+    let args = chosen["args"]["server"].as_array().unwrap();
+    assert!(args.windows(2).any(|w| w[0] == "-ngl" && w[1] == "37"));
+}
+
+#[test]
+fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
+    let bed = Bed::new(QUIET);
+    let model = sparse(&bed, "qwen3-8b");
+    let limited = plan(
+        &bed,
+        &model,
+        &["--machine", "rx580-2048sp", "--vram-limit", "1.37GB"],
+    );
+    let card = &limited["chosen"]["memory"][0];
+    assert!(card["total"].as_u64().unwrap() <= 1_370_000_000);
+    let little = [
+        "--machine",
+        "rx580-2048sp",
+        "--device",
+        "cpu",
+        "--ram-limit",
+        "2GiB",
+    ];
+    let streamed = plan(&bed, &model, &little);
+    assert_eq!(streamed["chosen"]["streams"], true);
+    assert_eq!(streamed["chosen"]["memory"][0]["fits"], false);
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_in_one_sentence() {
+    let bed = Bed::new(QUIET);
+    let model = sparse(&bed, "qwen3-4b");
+    let said = |args: &[&str], status| {
+        let mut command = bed.flux(&["plan", "-m"]);
+        command.arg(&model).args(["--machine", "h200"]).args(args);
+        refused(&command.output().unwrap(), status)
+    };
+    assert!(said(&["--predict", "layers=3"], 2).contains("known: ngl"));
+    assert!(said(&["--predict", "experts=0-3"], 1).contains("matches no tensor"));
+    assert!(said(&["--device", "CUDA7"], 2).contains("no device CUDA7"));
+    assert!(said(&["--learn-from", "/no/such.jsonl"], 1).contains("cannot read records"));
+    let empty = bed.fake.scratch().join("empty.jsonl");
+    fs::write(&empty, "no record\n").unwrap();
+    assert!(said(&["--learn-from", empty.to_str().unwrap()], 1).contains("no llama-bench record"));
+    assert!(said(&["--vram-limit", "much"], 2).contains("6GiB"));
+}
+
+/// The simulated runtime offloads nothing: two placements on the CPU, stock beside them, and no gain to be found.
+#[test]
+fn measuring_stores_a_session_its_placements_and_the_fit() {
+    let bed = Bed::new(QUIET);
+    let mut command = bed.flux(&["plan", "--json", "--bench", "--processes", "3", "-m"]);
+    command.arg(&bed.model).arg("--runtime").arg(bed.fake.dir());
+    let plan = document(&mut command);
+    let bench = &plan["bench"];
+    assert!(bench["stock"]["tg"].as_f64().unwrap() > 0.0);
+    assert!(!bench["placements"].as_array().unwrap().is_empty());
+    assert!(bench["profile"].is_null(), "{}", bench["reason"]);
+    assert!(
+        bench["reason"]
+            .as_str()
+            .unwrap()
+            .contains("not shown to be faster")
+    );
+    let store = bed.store();
+    let session = store
+        .session(bench["session"].as_i64().unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(session.begun.kind, SessionKind::Plan);
+    let key = session.begun.fingerprint.hash;
+    assert_eq!(store.fits(&key).unwrap().len(), 1);
+    let digest = session.begun.model.digest;
+    let placements = store.placements(&key, Some(&digest)).unwrap();
+    assert_eq!(
+        placements.len(),
+        bench["placements"].as_array().unwrap().len()
+    );
+    let history = bed.flux(&["history"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&history.stdout).contains("plan"));
+}
