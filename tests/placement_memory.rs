@@ -192,6 +192,89 @@ fn every_recorded_row_is_met() {
     assert!(rows >= 400 && layouts.len() >= 12);
 }
 
+/// Several devices, as llama-fit-params prints them (MiB rounded down): two RPC servers on loopback addresses, and lavapipe
+/// more than once. With everything offloaded llama.cpp works on several micro-batches at once and keeps four copies of each
+/// input. With RPC llama-fit-params leaves the CPU's repacked weights out: the host's weights of that row are those of the
+/// H200's row with as many layers.
+#[test]
+fn several_devices_share_the_layers() {
+    let some = |backend, id: &str, n| -> Vec<OffloadDevice> {
+        (0..n)
+            .map(|i| device(&format!("{id}{i}"), backend, 140))
+            .collect()
+    };
+    let rpc = || some(Backend::Rpc, "RPC", 2);
+    let vulkan = |n| some(Backend::Vulkan, "Vulkan", n);
+    let recorded: [(&str, _, u32, &[f64], &[[u64; 3]]); 6] = [
+        (
+            "qwen3-4b",
+            rpc(),
+            99,
+            &[1.0, 1.0],
+            &[[1089, 304, 111], [1285, 272, 357], [304, 0, 26]],
+        ),
+        (
+            "qwen3-4b",
+            rpc(),
+            20,
+            &[1.0, 1.0],
+            &[[561, 160, 71], [839, 144, 301], [1279, 272, 84]],
+        ),
+        (
+            "qwen3-4b",
+            rpc(),
+            99,
+            &[3.0, 1.0],
+            &[[1597, 448, 111], [778, 128, 357], [304, 0, 26]],
+        ),
+        (
+            "qwen3-4b",
+            vulkan(2),
+            99,
+            &[1.0, 1.0],
+            &[[1089, 304, 111], [981, 272, 131], [304, 0, 337]],
+        ),
+        (
+            "qwen3-4b",
+            vulkan(3),
+            99,
+            &[1.0, 1.0, 1.0],
+            &[
+                [751, 208, 111],
+                [677, 192, 131],
+                [643, 176, 131],
+                [304, 0, 337],
+            ],
+        ),
+        (
+            "llama3-8b",
+            vulkan(2),
+            99,
+            &[1.0, 1.0],
+            &[[2113, 272, 148], [1879, 240, 180], [692, 0, 306]],
+        ),
+    ];
+    for (shape, devices, layers, split, expected) in recorded {
+        let layout = layout(shape);
+        let placement = Placement {
+            tensor_split: split.to_vec(),
+            ..Placement::layers(layers)
+        };
+        let predicted = predict(
+            &layout,
+            &placement,
+            &ContextParams::default(),
+            &machine(devices),
+        );
+        let mib = |b: Bytes| b.0 >> 20;
+        let shown: Vec<_> = predicted
+            .iter()
+            .map(|m| [m.model(), m.kv, m.compute].map(mib))
+            .collect();
+        assert_eq!(shown, expected, "{shape}, {layers} layers, {split:?}");
+    }
+}
+
 /// The buffer lines of the log of the H200's run (`llama-bench-verbose-stderr.txt`): all layers, 512 tokens of context.
 #[test]
 fn qwen3_4b_has_the_log_s_buffers() {
