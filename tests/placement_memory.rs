@@ -198,80 +198,44 @@ fn every_recorded_row_is_met() {
 /// H200's row with as many layers.
 #[test]
 fn several_devices_share_the_layers() {
-    let some = |backend, id: &str, n| -> Vec<OffloadDevice> {
-        (0..n)
-            .map(|i| device(&format!("{id}{i}"), backend, 140))
-            .collect()
-    };
-    let rpc = || some(Backend::Rpc, "RPC", 2);
-    let vulkan = |n| some(Backend::Vulkan, "Vulkan", n);
-    let recorded: [(&str, _, u32, &[f64], &[[u64; 3]]); 6] = [
-        (
-            "qwen3-4b",
-            rpc(),
-            99,
-            &[1.0, 1.0],
-            &[[1089, 304, 111], [1285, 272, 357], [304, 0, 26]],
-        ),
-        (
-            "qwen3-4b",
-            rpc(),
-            20,
-            &[1.0, 1.0],
-            &[[561, 160, 71], [839, 144, 301], [1279, 272, 84]],
-        ),
-        (
-            "qwen3-4b",
-            rpc(),
-            99,
-            &[3.0, 1.0],
-            &[[1597, 448, 111], [778, 128, 357], [304, 0, 26]],
-        ),
-        (
-            "qwen3-4b",
-            vulkan(2),
-            99,
-            &[1.0, 1.0],
-            &[[1089, 304, 111], [981, 272, 131], [304, 0, 337]],
-        ),
-        (
-            "qwen3-4b",
-            vulkan(3),
-            99,
-            &[1.0, 1.0, 1.0],
-            &[
-                [751, 208, 111],
-                [677, 192, 131],
-                [643, 176, 131],
-                [304, 0, 337],
-            ],
-        ),
-        (
-            "llama3-8b",
-            vulkan(2),
-            99,
-            &[1.0, 1.0],
-            &[[2113, 272, 148], [1879, 240, 180], [692, 0, 306]],
-        ),
+    let recorded = [
+        "qwen3-4b RPC 99 1,1: 1089 304 111; 1285 272 357; 304 0 26",
+        "qwen3-4b RPC 20 1,1: 561 160 71; 839 144 301; 1279 272 84",
+        "qwen3-4b RPC 99 3,1: 1597 448 111; 778 128 357; 304 0 26",
+        "qwen3-4b Vulkan 99 1,1: 1089 304 111; 981 272 131; 304 0 337",
+        "qwen3-4b Vulkan 99 1,1,1: 751 208 111; 677 192 131; 643 176 131; 304 0 337",
+        "llama3-8b Vulkan 99 1,1: 2113 272 148; 1879 240 180; 692 0 306",
     ];
-    for (shape, devices, layers, split, expected) in recorded {
-        let layout = layout(shape);
+    for line in recorded {
+        let (asked, expected) = line.split_once(": ").unwrap();
+        let [shape, name, layers, split] = asked.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("four words: {asked}");
+        };
+        let tensor_split: Vec<f64> = split.split(',').map(|s| s.parse().unwrap()).collect();
+        let backend = if name == "RPC" {
+            Backend::Rpc
+        } else {
+            Backend::Vulkan
+        };
+        let devices = (0..tensor_split.len()).map(|i| device(&format!("{name}{i}"), backend, 140));
+        let memories = machine(devices.collect());
         let placement = Placement {
-            tensor_split: split.to_vec(),
-            ..Placement::layers(layers)
+            tensor_split,
+            ..Placement::layers(layers.parse().unwrap())
         };
         let predicted = predict(
-            &layout,
+            &layout(shape),
             &placement,
             &ContextParams::default(),
-            &machine(devices),
+            &memories,
         );
-        let mib = |b: Bytes| b.0 >> 20;
-        let shown: Vec<_> = predicted
-            .iter()
-            .map(|m| [m.model(), m.kv, m.compute].map(mib))
-            .collect();
-        assert_eq!(shown, expected, "{shape}, {layers} layers, {split:?}");
+        let mib = |m: &DeviceMemory| {
+            [m.model(), m.kv, m.compute]
+                .map(|b| (b.0 >> 20).to_string())
+                .join(" ")
+        };
+        let shown: Vec<String> = predicted.iter().map(mib).collect();
+        assert_eq!(shown.join("; "), expected, "{asked}");
     }
 }
 
