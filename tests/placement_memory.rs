@@ -192,6 +192,53 @@ fn every_recorded_row_is_met() {
     assert!(rows >= 400 && layouts.len() >= 12);
 }
 
+/// Several devices, as llama-fit-params prints them (MiB rounded down): two RPC servers on loopback addresses, and lavapipe
+/// more than once. With everything offloaded llama.cpp works on several micro-batches at once and keeps four copies of each
+/// input. With RPC llama-fit-params leaves the CPU's repacked weights out: the host's weights of that row are those of the
+/// H200's row with as many layers.
+#[test]
+fn several_devices_share_the_layers() {
+    let recorded = [
+        "qwen3-4b RPC 99 1,1: 1089 304 111; 1285 272 357; 304 0 26",
+        "qwen3-4b RPC 20 1,1: 561 160 71; 839 144 301; 1279 272 84",
+        "qwen3-4b RPC 99 3,1: 1597 448 111; 778 128 357; 304 0 26",
+        "qwen3-4b Vulkan 99 1,1: 1089 304 111; 981 272 131; 304 0 337",
+        "qwen3-4b Vulkan 99 1,1,1: 751 208 111; 677 192 131; 643 176 131; 304 0 337",
+        "llama3-8b Vulkan 99 1,1: 2113 272 148; 1879 240 180; 692 0 306",
+    ];
+    for line in recorded {
+        let (asked, expected) = line.split_once(": ").unwrap();
+        let [shape, name, layers, split] = asked.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("four words: {asked}");
+        };
+        let tensor_split: Vec<f64> = split.split(',').map(|s| s.parse().unwrap()).collect();
+        let backend = if name == "RPC" {
+            Backend::Rpc
+        } else {
+            Backend::Vulkan
+        };
+        let devices = (0..tensor_split.len()).map(|i| device(&format!("{name}{i}"), backend, 140));
+        let memories = machine(devices.collect());
+        let placement = Placement {
+            tensor_split,
+            ..Placement::layers(layers.parse().unwrap())
+        };
+        let predicted = predict(
+            &layout(shape),
+            &placement,
+            &ContextParams::default(),
+            &memories,
+        );
+        let mib = |m: &DeviceMemory| {
+            [m.model(), m.kv, m.compute]
+                .map(|b| (b.0 >> 20).to_string())
+                .join(" ")
+        };
+        let shown: Vec<String> = predicted.iter().map(mib).collect();
+        assert_eq!(shown.join("; "), expected, "{asked}");
+    }
+}
+
 /// The buffer lines of the log of the H200's run (`llama-bench-verbose-stderr.txt`): all layers, 512 tokens of context.
 #[test]
 fn qwen3_4b_has_the_log_s_buffers() {
