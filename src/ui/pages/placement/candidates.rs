@@ -119,7 +119,7 @@ fn cells_of(cells: &mut Cells, row: &Row, model: &Model, t: &Tokens) {
     let (icon, color, word) = standing(row, t);
     cells.add(|ui| {
         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-            status(ui, icon, color, word)
+            status(ui, icon, color, word);
         });
     });
 }

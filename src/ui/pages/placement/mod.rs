@@ -222,7 +222,7 @@ fn nothing_yet(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
                     .clicked()
                 {
                     cx.link.choose(Choice::Model, |state, link, path| {
-                        tune::take_model(state, link, &path)
+                        tune::take_model(state, link, &path);
                     });
                 }
             },
