@@ -28,7 +28,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use app::Stage;
-use eframe::egui::{Event as Input, Pos2, RequestRepaintInfo};
+use eframe::egui::{self, Pos2, RequestRepaintInfo};
 use flux::domain::telemetry::{Metric, Reading, SeriesId};
 use flux::domain::types::{PlannedRun, Settings, Stage as Phase, Timestamp};
 use flux::engine::message::{CandidateResult, Event, EventKind, JobId};
@@ -78,8 +78,8 @@ fn main() {
         "{:<44} {:>9} {:>9} {:>9} {:>7}",
         "", "median", "p99", "bound", "ratio"
     );
-    pages();
     placement();
+    pages();
     repaints();
     match Screen::open() {
         Some(screen) => window(&screen),
@@ -163,7 +163,8 @@ fn placement() {
         let drag = |stage: &mut Stage| {
             // There and back in sixty frames.
             let phase = (moves.next().unwrap() % 60) as f32 / 30.0;
-            let moved = Input::PointerMoved(at(if phase < 1.0 { phase } else { 2.0 - phase }));
+            let moved =
+                egui::Event::PointerMoved(at(if phase < 1.0 { phase } else { 2.0 - phase }));
             stage.harness.input_mut().events.push(moved);
         };
         frames_moved(&format!("Placement, dragging {slider}"), &mut stage, drag);

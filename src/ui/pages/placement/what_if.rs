@@ -1,7 +1,7 @@
 //! The sliders: context, layers on the GPU, what of the layers stays in RAM, how much memory may be used, micro-batch and
 //! cache types.
 
-use eframe::egui::Ui;
+use eframe::egui::{Ui, vec2};
 
 use crate::domain::placement::assignment::Home;
 use crate::domain::placement::edit::Hand;
@@ -35,7 +35,7 @@ pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model, height: f32) {
         };
         let mut limits = page.limits.clone();
         let columns = (ui.available_width() / COLUMN).floor().clamp(1.0, 3.0) as usize;
-        ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().item_spacing = vec2(space::XL, 2.0);
         let memories = &model.base.memories;
         let vram = memories.devices.iter().map(|d| d.usable).max();
         ui.columns(columns, |uis| {
