@@ -124,7 +124,9 @@ fn the_micro_batch_and_the_experts_in_ram_are_searched_together() {
         vec![card("CUDA0", Backend::Cuda, Bytes::gib(8))],
         Bytes::gib(32),
     );
-    let constants = priors(&machine, None, false);
+    // A card of 50 TFLOP/s: what is uploaded for each micro-batch is what takes the time.
+    let mut constants = priors(&machine, None, false);
+    set(&mut constants, Constant::DeviceCompute(0), 50.0);
     let small = Ask {
         micro_batches: vec![512],
         prompt: TestSpec::prompt(2048),
@@ -156,7 +158,7 @@ fn two_cards_are_judged_each_for_itself_and_planned_with_explicit_rules() {
     let judged = planner.judge(&naive, &ContextParams::default(), &ask(Goal::Request));
     assert!(!judged.fits());
     let told = &judged.misfits[0];
-    assert!(told.starts_with("device 1 (CUDA1) would need "), "{told}");
+    assert!(told.starts_with("device 1 would need "), "{told}");
     assert!(told.ends_with(" of 8.00 GiB"), "{told}");
     let plan = planner.best(&ask(Goal::Request), 3).remove(0);
     assert!(plan.fits() && plan.memory[0].fits() && plan.memory[1].fits());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::fingerprint::fingerprint;
 use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
-use crate::domain::placement::devices::Memories;
+use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::fit::{Fit, fit};
 use crate::domain::placement::footprint::Footprint;
 use crate::domain::placement::layout::ModelLayout;
@@ -261,7 +261,13 @@ impl PlanBase {
     /// Words that name none.
     pub fn predict(&self, text: &str) -> Result<Candidate, JobError> {
         let wrong = |why| JobError::new(USAGE, why).hint("for example --predict \"ngl=24 ub=512\"");
-        let read = words::parse(text, &self.ask.context).map_err(wrong)?;
+        let mut read = words::parse(text, &self.ask.context).map_err(wrong)?;
+        let devices = &self.memories.devices;
+        if devices.len() > 1 && read.placement.tensor_split.is_empty() {
+            // As llama.cpp splits by itself: by the memory that is free.
+            let share = |d: &OffloadDevice| d.usable.as_mib().round();
+            read.placement.tensor_split = devices.iter().map(share).collect();
+        }
         let mut ask = self.ask.clone();
         let depth = read.depth.unwrap_or(0);
         if let Some(tokens) = read.prompt_tokens.filter(|n| *n > 0) {
