@@ -256,3 +256,16 @@ fn a_rule_that_matches_nothing_is_refused() {
         Err(RuleError::Pattern(_))
     ));
 }
+
+#[test]
+fn without_a_device_only_the_micro_batch_is_stepped() {
+    let layout = layout("qwen3-30b-a3b");
+    let machine = memories(Vec::new(), Bytes::gib(32));
+    let constants = priors(&machine, None, false);
+    let none = Corrections::default();
+    let planner = Planner::new(&layout, &machine, &constants, &none);
+    let at = Placement::cpu_only();
+    let near = planner.neighbours(&at, &ContextParams::default(), &ask(Goal::Request));
+    assert_eq!(near.len(), 2);
+    assert!(near.iter().all(|c| c.placement == at));
+}

@@ -198,7 +198,7 @@ impl fmt::Display for Placement {
         if self.n_cpu_moe > 0 {
             words.push(format!("ncmoe={}", self.n_cpu_moe));
         }
-        for kept in &self.host_tensors {
+        for kept in self.host_tensors.iter().filter(|k| !k.layers.is_empty()) {
             let class = if kept.class == TensorClass::Experts {
                 "experts"
             } else {

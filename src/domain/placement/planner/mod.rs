@@ -203,9 +203,15 @@ impl<'a> Planner<'a> {
         }
         let offloaded = at.offloaded(all - 1, self.devices());
         let kept: u32 = at.host_tensors.iter().map(|k| k.layers.len() as u32).sum();
-        for by in [-2i64, -1, 1, 2] {
+        // Without a device there is nowhere to move a layer to.
+        let moves: &[i64] = if self.devices() > 0 {
+            &[-2, -1, 1, 2]
+        } else {
+            &[]
+        };
+        for by in moves {
             let moved = |n: u32| u32::try_from(i64::from(n) + by).ok().filter(|n| *n <= all);
-            if at.n_cpu_moe == 0 && kept == 0 && self.devices() > 0 {
+            if at.n_cpu_moe == 0 && kept == 0 {
                 let kind = Kind::Layers;
                 let next = moved(offloaded).filter(|n| *n > 0);
                 let spread = next.and_then(|n| self.spread(Placement::layers(n), kind, context));
