@@ -7,29 +7,23 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/placement.rs"]
+mod placement_support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use flux::gguf::GgufModels;
-use flux::ports::{CancelToken, Models as _, SessionKind, Store as _, SynthRequest};
+use flux::ports::{SessionKind, Store as _};
 use flux_cli::{Bed, document, refused};
+use placement_support::sparse;
 
 const QUIET: &str = "process_sd = 0.002\nrepetition_sd = 0.002\n";
 
-fn sparse(bed: &Bed, shape: &str) -> PathBuf {
+fn model_of(bed: &Bed, shape: &str) -> PathBuf {
     let output = bed.fake.scratch().join(format!("{shape}.gguf"));
-    let request = SynthRequest {
-        shape: shape.to_owned(),
-        output: output.clone(),
-        sparse: true,
-        seed: 1,
-    };
-    GgufModels
-        .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
-        .unwrap();
+    sparse(shape, &output);
     output
 }
 
@@ -57,7 +51,7 @@ fn plan(bed: &Bed, model: &Path, args: &[&str]) -> Value {
 #[test]
 fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
     let bed = Bed::new(QUIET);
-    let model = sparse(&bed, "qwen3-4b");
+    let model = model_of(&bed, "qwen3-4b");
     let three = records(&bed, &["ngl37", "ngl30", "ngl6"]);
     let three = three.to_str().unwrap();
     let args = [
@@ -114,7 +108,7 @@ fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
 #[test]
 fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
     let bed = Bed::new(QUIET);
-    let model = sparse(&bed, "qwen3-8b");
+    let model = model_of(&bed, "qwen3-8b");
     let limited = plan(
         &bed,
         &model,
@@ -138,7 +132,7 @@ fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
 #[test]
 fn what_cannot_be_planned_is_refused_in_one_sentence() {
     let bed = Bed::new(QUIET);
-    let model = sparse(&bed, "qwen3-4b");
+    let model = model_of(&bed, "qwen3-4b");
     let said = |args: &[&str], status| {
         let mut command = bed.flux(&["plan", "-m"]);
         command.arg(&model).args(["--machine", "h200"]).args(args);

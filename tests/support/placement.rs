@@ -1,4 +1,7 @@
 //! Layouts and memories for the tests of the planner.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use std::path::Path;
 
 use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
 use flux::domain::placement::layout::ModelLayout;
@@ -6,19 +9,24 @@ use flux::domain::types::{Backend, Bytes};
 use flux::gguf::GgufModels;
 use flux::ports::{CancelToken, Models, SynthRequest};
 
-/// The layout of a shape of `assets/shapes.toml`, from a sparse file that is gone again.
-pub fn layout(shape: &str) -> ModelLayout {
-    let dir = tempfile::tempdir().unwrap();
-    let output = dir.path().join("model.gguf");
+/// A shape of `assets/shapes.toml` as a file without its data.
+pub fn sparse(shape: &str, output: &Path) {
     let request = SynthRequest {
         shape: shape.to_owned(),
-        output: output.clone(),
+        output: output.to_owned(),
         sparse: true,
         seed: 1,
     };
     GgufModels
         .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
         .unwrap();
+}
+
+/// The layout of a shape, from a file that is gone again.
+pub fn layout(shape: &str) -> ModelLayout {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("model.gguf");
+    sparse(shape, &output);
     GgufModels.layout(&output).unwrap()
 }
 
