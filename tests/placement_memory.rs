@@ -14,6 +14,8 @@ use flux::gguf::GgufModels;
 use flux::ports::{CancelToken, Models, SynthRequest};
 
 const ROWS: &str = include_str!("fixtures/memory/rows.csv");
+/// Rows of an H200 whose compute buffers are not within the bounds yet: experts in RAM beside CUDA.
+const OPEN_ROWS: &str = include_str!("fixtures/memory/rows-open.csv");
 const MIB: f64 = (1u64 << 20) as f64;
 /// lavapipe's `maxStorageBufferRange`.
 const LAVAPIPE_TENSOR: Bytes = Bytes(1 << 27);
@@ -139,10 +141,23 @@ fn error(predicted: f64, recorded: f64, step: f64) -> f64 {
 /// Weights and caches exact, compute buffers within 5 %, totals within 2 %.
 #[test]
 fn every_recorded_row_is_met() {
+    let (rows, shapes) = meet(ROWS, 0.05, 0.02);
+    assert!(rows >= 1000 && shapes >= 12);
+}
+
+/// What is known to be off, and by how much at most: weights and caches are exact there too.
+#[test]
+fn the_open_rows_are_not_further_off_than_known() {
+    let (rows, _) = meet(OPEN_ROWS, 0.26, 0.05);
+    assert_eq!(rows, 16);
+}
+
+/// Holds every row against the model; returns how many rows of how many shapes.
+fn meet(text: &str, compute_bound: f64, total_bound: f64) -> (usize, usize) {
     let mut layouts = BTreeMap::new();
     let mut worst = BTreeMap::<(String, &str, &str), f64>::new();
     let mut rows = 0;
-    for line in ROWS.lines().skip(1) {
+    for line in text.lines().skip(1) {
         let row = row(line);
         let layout = layouts
             .entry(row.shape.clone())
@@ -167,11 +182,15 @@ fn every_recorded_row_is_met() {
             let errors = [
                 ("weights", error(got[0], want[0], weights), 0.0),
                 ("cache", error(got[1], want[1], 1.0), 0.0),
-                ("compute", error(got[2], want[2] - shift, compute), 0.05),
+                (
+                    "compute",
+                    error(got[2], want[2] - shift, compute),
+                    compute_bound,
+                ),
                 (
                     "total",
                     error(got.iter().sum(), want.iter().sum(), 3.0),
-                    0.02,
+                    total_bound,
                 ),
             ];
             for (what, error, bound) in errors {
@@ -189,7 +208,7 @@ fn every_recorded_row_is_met() {
         println!("{backend:8} {place:8} {what:8} {:.3} %", error * 100.0);
     }
     println!("{rows} rows of {} shapes", layouts.len());
-    assert!(rows >= 400 && layouts.len() >= 12);
+    (rows, layouts.len())
 }
 
 /// Several devices, as llama-fit-params prints them (MiB rounded down): two RPC servers on loopback addresses, and lavapipe
