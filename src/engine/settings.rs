@@ -41,8 +41,8 @@ pub fn launch(
     let Some(text) = settings.0.get(PLACEMENT) else {
         return Ok(own);
     };
-    let mut args = if text == words::FIT {
-        fit_args(tool)
+    let mut args = if let Some(margin) = words::fitting(text) {
+        fit_args(tool, margin)
     } else {
         let read = words::parse(text, &ContextParams::default()).map_err(wrong)?;
         let flags = match tool {
@@ -59,16 +59,20 @@ pub fn launch(
 }
 
 /// llama-server fits by itself unless told otherwise.
-fn fit_args(tool: Tool) -> Vec<String> {
-    match tool {
-        Tool::Bench => vec!["-fitt".to_owned(), FIT_MARGIN.to_owned()],
-        Tool::Server => Vec::new(),
+fn fit_args(tool: Tool, margin: Option<&str>) -> Vec<String> {
+    match (tool, margin) {
+        (Tool::Server, None) => Vec::new(),
+        (_, margin) => vec!["-fitt".to_owned(), margin.unwrap_or(FIT_MARGIN).to_owned()],
     }
 }
 
 /// Do these settings leave work to a GPU? A placement may keep everything in RAM.
 pub fn offloads(settings: &Settings) -> bool {
-    let Some(text) = settings.0.get(PLACEMENT).filter(|t| *t != words::FIT) else {
+    let Some(text) = settings
+        .0
+        .get(PLACEMENT)
+        .filter(|t| words::fitting(t).is_none())
+    else {
         return true;
     };
     let read = words::parse(text, &ContextParams::default());
@@ -86,7 +90,10 @@ pub fn expectations(
     let mut fields = space
         .expectations(&of_space(settings))
         .map_err(|e| JobError::new("settings", e.to_string()))?;
-    let placed = settings.0.get(PLACEMENT).filter(|t| *t != words::FIT);
+    let placed = settings
+        .0
+        .get(PLACEMENT)
+        .filter(|t| words::fitting(t).is_none());
     if let Some(text) = placed {
         let read = words::parse(text, &ContextParams::default())
             .map_err(|e| JobError::new("settings", e))?;

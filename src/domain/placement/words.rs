@@ -5,8 +5,17 @@ use std::fmt;
 use super::assignment::{ContextParams, HostTensors, Placement};
 use super::layout::TensorClass;
 
-/// llama.cpp's own fitting instead of a placement of ours.
+/// llama.cpp's own fitting instead of a placement of ours: `fit`, or `fit=MIB` with the device memory it must leave free.
 pub const FIT: &str = "fit";
+
+/// Does this setting leave the placement to llama.cpp? Then with what must stay free, MiB, where it says.
+pub fn fitting(text: &str) -> Option<Option<&str>> {
+    let rest = text.strip_prefix(FIT)?;
+    match rest.strip_prefix('=') {
+        Some(margin) => Some(Some(margin)),
+        None => rest.is_empty().then_some(None),
+    }
+}
 
 /// A placement with the context it is for, and the test lengths where they were given.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,6 +164,14 @@ mod tests {
             (Some(128), Some(32))
         );
         assert_eq!(read.depth, Some(4096));
+    }
+
+    #[test]
+    fn fitting_is_told_from_placements() {
+        assert_eq!(fitting("fit"), Some(None));
+        assert_eq!(fitting("fit=7168"), Some(Some("7168")));
+        assert_eq!(fitting("ngl=3 ub=512"), None);
+        assert_eq!(fitting("fitted"), None);
     }
 
     #[test]

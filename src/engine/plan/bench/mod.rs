@@ -160,7 +160,8 @@ impl Session<'_, '_> {
         let stock = self.arm(&Settings::stock(), "stock", None)?;
         let flags = &self.bench.place.runtime.bench_flags;
         let fit = if flags.contains("--fit-target") {
-            Some(self.arm(&placed(FIT), "llama.cpp's own fitting", None)?)
+            let within = fit_within(self.request, before);
+            Some(self.arm(&placed(&within), "llama.cpp's own fitting", None)?)
         } else {
             None
         };
@@ -265,7 +266,9 @@ impl Session<'_, '_> {
             ("llama.cpp's own fitting", fit.as_ref()),
             ("stock", Some(&stock)),
         ] {
-            let Some(other) = other.filter(|o| o.tg.is_some()) else {
+            // Under a forced budget only what keeps to it can be compared with.
+            let unbound = name == "stock" && self.request.vram_limit.is_some();
+            let Some(other) = other.filter(|o| o.tg.is_some() && !unbound) else {
                 continue;
             };
             verdict = self.against(&other.settings, &winner.settings)?;
@@ -416,9 +419,21 @@ fn chosen(
         ),
         None if verdict.is_none() => (
             winner.settings.clone(),
-            format!("stock does not run here: {placement} does"),
+            format!("nothing else that keeps to the memory runs here: {placement} does"),
         ),
         None => (winner.settings.clone(), format!("{placement} is faster")),
+    }
+}
+
+/// llama.cpp's fitting, with as much left free as the forced budget leaves of the smallest device.
+fn fit_within(request: &PlanRequest, base: &PlanBase) -> String {
+    let least = base.memories.devices.iter().map(|d| d.total).min();
+    match request.vram_limit.zip(least) {
+        Some((limit, total)) => {
+            let margin = total.saturating_sub(limit).as_mib().ceil();
+            format!("{FIT}={margin:.0}")
+        }
+        None => FIT.to_owned(),
     }
 }
 
