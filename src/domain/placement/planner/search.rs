@@ -155,9 +155,8 @@ impl Planner<'_> {
         layers: u32,
     ) -> Option<Vec<u32>> {
         let needs = self.needs(placement, kind, context);
-        let (host, devices) = needs.split_last()?;
-        let _ = host;
-        let all: f64 = devices.iter().map(|n| n.weights).sum();
+        let devices = needs.iter().take(self.devices());
+        let all: f64 = devices.map(|n| n.weights).sum();
         let each = (all / f64::from(layers)).max(1.0);
         let compute = self.compute_of(kind, context);
         let mut order: Vec<usize> = (0..self.devices()).collect();

@@ -118,18 +118,16 @@ pub fn perform(
         ports.clock.elapsed().saturating_sub(begun),
         work.bench.run_secs,
     );
-    let (summary, document) = match result {
-        Ok(bench) => {
-            let summary = work.summary(&bench, overhead);
-            let verdict = bench.verdict;
-            let after = base(request, ports)?;
-            let mut document = PlanDocument::of(&after, &request.predict)?;
-            document.bench = Some(bench);
-            (Ok((to_json(&summary)?, verdict)), Some(to_json(&document)?))
-        }
-        Err(ended) => (Err(ended), None),
-    };
-    let stored = close(ports, session, summary)?;
+    let mut document = None;
+    // Whatever fails, the session is closed with it.
+    let ended = result.and_then(|(bench, mut plan)| {
+        let summary = to_json(&work.summary(&bench, overhead))?;
+        let verdict = bench.verdict;
+        plan.bench = Some(bench);
+        document = Some(to_json(&plan)?);
+        Ok((summary, verdict))
+    });
+    let stored = close(ports, session, ended)?;
     Ok(document.unwrap_or(stored))
 }
 
@@ -155,7 +153,8 @@ fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError
 }
 
 impl Session<'_, '_> {
-    fn run(&mut self, before: &PlanBase) -> Result<BenchDocument, Ended> {
+    /// Every step; what it came to, and the plan that all of it teaches.
+    fn run(&mut self, before: &PlanBase) -> Result<(BenchDocument, PlanDocument), Ended> {
         self.bench.tell_conditions(self.context)?;
         let stock = self.arm(&Settings::stock(), "stock", None)?;
         let flags = &self.bench.place.runtime.bench_flags;
@@ -177,8 +176,9 @@ impl Session<'_, '_> {
         }
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&document)?;
-        self.keep_fit()?;
-        Ok(document)
+        let after = base(self.request, self.ports)?;
+        self.keep_fit(&after)?;
+        Ok((document, PlanDocument::of(&after, &self.request.predict)?))
     }
 
     /// One process of an arm.
@@ -362,9 +362,8 @@ impl Session<'_, '_> {
     }
 
     /// The fit after everything, with its error: the history of what predictions were worth.
-    fn keep_fit(&self) -> Result<(), Ended> {
-        let after = base(self.request, self.ports)?;
-        let document = to_json(&FitDocument::of(&after))?;
+    fn keep_fit(&self, after: &PlanBase) -> Result<(), Ended> {
+        let document = to_json(&FitDocument::of(after))?;
         let now = self.ports.clock.now();
         self.ports
             .store

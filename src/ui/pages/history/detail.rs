@@ -95,10 +95,7 @@ fn facts_row(ui: &mut Ui, view: Option<&SessionView>, alone: bool) -> bool {
 }
 
 fn facts(view: &SessionView) -> String {
-    let kind = match view.kind {
-        SessionKind::Tune => "tune",
-        kind => kind.word(),
-    };
+    let kind = view.kind.word();
     format!(
         "Session {}: {kind} for {} · {}",
         view.id,
