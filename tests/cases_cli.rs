@@ -254,6 +254,12 @@ fn a_builds_own_variables_are_in_the_command_that_serves() {
         text.starts_with("HSA_OVERRIDE_GFX_VERSION=10.3.0 "),
         "{text}"
     );
+    let listed = bed.flux(&["runtime", "list"]).output().unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("rocm runs with HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+        "{listed}"
+    );
 }
 
 #[test]
