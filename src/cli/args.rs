@@ -148,7 +148,7 @@ pub enum RuntimeAction {
         /// Name to know it by
         #[arg(long)]
         name: Option<String>,
-        /// A variable every process of this build gets, e.g. HSA_OVERRIDE_GFX_VERSION=10.3.0 (repeatable)
+        /// A variable every process of this build gets, e.g. `HSA_OVERRIDE_GFX_VERSION=10.3.0` (repeatable)
         #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
         env: Vec<(String, String)>,
     },

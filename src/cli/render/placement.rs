@@ -63,20 +63,14 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
             chosen.placement.type_k, chosen.placement.type_v
         )
     };
-    let basis = match document.fit.mean_abs_error_pct {
-        Some(error) => format!(
-            "from a fit over {} benchmarks (error {error:.1} %)",
-            document.fit.runs
-        ),
-        None => {
-            let measured = |c: &ConstantDocument| c.status == Status::Measured;
-            let known = if document.fit.constants.iter().any(measured) {
-                "measured and assumed"
-            } else {
-                "assumed"
-            };
-            format!("from {known} bandwidths, no benchmark yet")
-        }
+    let measured = |c: &ConstantDocument| c.status == Status::Measured;
+    let basis = if let Some(error) = document.fit.mean_abs_error_pct {
+        let runs = document.fit.runs;
+        format!("from a fit over {runs} benchmarks (error {error:.1} %)")
+    } else if document.fit.constants.iter().any(measured) {
+        "from measured and assumed bandwidths, no benchmark yet".to_owned()
+    } else {
+        "from assumed bandwidths, no benchmark yet".to_owned()
     };
     let _ = writeln!(
         text,
@@ -221,8 +215,9 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
     for confirmation in &bench.confirmations {
         let _ = writeln!(
             text,
-            "  {}: {}",
+            "  {} against {}: {}",
             clean(&settings_words(&confirmation.settings)),
+            clean(&settings_words(&confirmation.baseline)),
             clean(&confirmation.reason)
         );
     }
