@@ -145,6 +145,7 @@ impl Workplace {
             logical_cores: self.machine.host.logical_cores,
             bench_flags: self.runtime.bench_flags.clone(),
             bench_defaults: self.runtime.bench_defaults.clone(),
+            fixed_env: self.runtime.env.keys().cloned().collect(),
         }
     }
 

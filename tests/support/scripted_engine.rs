@@ -322,7 +322,7 @@ impl Runtimes for Builds {
         Err(PortError::new("not here"))
     }
 
-    fn add(&self, _: &Path) -> PortResult<Runtime> {
+    fn add(&self, _: &flux::ports::NewRuntime) -> PortResult<Runtime> {
         Err(PortError::new("not here"))
     }
 
