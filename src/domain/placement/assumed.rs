@@ -54,7 +54,7 @@ pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: 
     );
     let upload = first.and_then(|d| measured(Path::Upload, Some(d)));
     set(Constant::Upload, 1.0 / UPLOAD, upload);
-    set(Constant::ExpertUpload, 1.0 / UPLOAD, upload);
+    set(Constant::MicroBatch, 0.0, None);
     set(Constant::HostCompute, 1.0 / HOST_COMPUTE, None);
     set(Constant::TokenFixed, 0.0, None);
     set(Constant::HandOff, hand_off(memories, windows), None);

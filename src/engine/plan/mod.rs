@@ -14,12 +14,12 @@ use crate::domain::fingerprint::fingerprint;
 use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
 use crate::domain::placement::devices::{Memories, OffloadDevice};
-use crate::domain::placement::fit::{Fit, fit};
-use crate::domain::placement::footprint::Footprint;
+use crate::domain::placement::fit::Fit;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
 use crate::domain::placement::memory::{Corrections, memory};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
+use crate::domain::placement::pool::pooled;
 use crate::domain::placement::words;
 use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
@@ -116,8 +116,8 @@ pub struct PlanBase {
     pub fingerprint: Fingerprint,
     /// What is known of the machine's speed, and from what.
     pub fit: Fit,
-    /// Records the fit rests on.
-    pub records: usize,
+    /// Benchmarks the fit rests on, by model, this one first.
+    pub runs: Vec<(String, usize)>,
     /// What runs taught of compute buffers.
     pub corrections: Corrections,
     /// What is planned for.
@@ -159,12 +159,12 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
-    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &memories);
+    let others = evidence::other_models(&records, &layout, ports);
+    let learned = pooled(&records, &layout, &others, &memories, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
-    let used = learned.observations.len();
     Ok(PlanBase {
-        fit: fit(&learned.observations, &priors),
-        records: used,
+        fit: learned.fit,
+        runs: learned.runs,
         corrections: corrections(&own, &layout, &memories),
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),

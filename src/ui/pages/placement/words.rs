@@ -129,7 +129,10 @@ pub fn under(
     };
     let fit = match model.base.fit.mean_abs_error_pct(false) {
         Some(error) => {
-            let runs = count(model.base.records as u64, "benchmark");
+            let runs = count(
+                model.base.runs.iter().map(|(_, n)| n).sum::<usize>() as u64,
+                "benchmark",
+            );
             format!("from a fit over {runs} (error {error:.1} %)")
         }
         None => "from bandwidths, no benchmark yet".to_owned(),
