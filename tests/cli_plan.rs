@@ -85,6 +85,11 @@ fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
     assert_eq!(status("handoff"), "assumed");
     assert_eq!(plan["fit"]["runs"], 6);
     assert!(plan["fit"]["mean_abs_error_pct"].as_f64().unwrap() < 6.0);
+    assert_eq!(plan["fit"]["models"][0]["runs"], 6);
+    assert_eq!(plan["fit"]["residuals"].as_array().unwrap().len(), 6);
+    let residual = &plan["fit"]["residuals"][0];
+    let ratio = residual["predicted"].as_f64().unwrap() / residual["measured"].as_f64().unwrap();
+    assert!((100.0 * (ratio - 1.0) - residual["error_pct"].as_f64().unwrap()).abs() < 1e-6);
     let chosen = &plan["chosen"];
     assert_eq!(chosen["tier"], "gpu-resident");
     let memory = chosen["memory"].as_array().unwrap();
@@ -178,6 +183,24 @@ fn measuring_stores_a_session_its_placements_and_the_fit() {
     assert_eq!(
         placements.len(),
         bench["placements"].as_array().unwrap().len()
+    );
+    let error = &plan["fit"]["history"][0];
+    let counted = bench["placements"].as_array().unwrap();
+    let predicted = counted.iter().filter(|p| p["failure"].is_null());
+    let errors: Vec<f64> = predicted
+        .map(|p| p["predicted_tg"].as_f64().unwrap() / p["tg"].as_f64().unwrap() - 1.0)
+        .map(|e| e.abs() * 100.0)
+        .collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!((error["error_pct"].as_f64().unwrap() - mean).abs() < 1e-9);
+    // A later plan tells what predictions were worth.
+    let mut later = bed.flux(&["plan", "-m"]);
+    later.arg(&bed.model).arg("--runtime").arg(bed.fake.dir());
+    let later = String::from_utf8(later.output().unwrap().stdout).unwrap();
+    assert!(later.contains("Error of predictions so far: "), "{later}");
+    assert!(
+        later.contains(" % over 1 benchmark of this machine"),
+        "{later}"
     );
     let history = bed.flux(&["history"]).output().unwrap();
     assert!(String::from_utf8_lossy(&history.stdout).contains("plan"));

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
-use crate::domain::text::{clean, settings_words, shell_command};
+use crate::domain::text::{clean, count, settings_words, shell_command};
 use crate::domain::types::Bytes;
-use crate::engine::plan::{BenchDocument, CandidateDocument, FitDocument, PlanDocument};
+use crate::engine::plan::{
+    BenchDocument, CandidateDocument, FitDocument, ModelRuns, PlanDocument, told,
+};
 
 use super::table::{Align, Table};
 
@@ -63,8 +65,12 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
     };
     let basis = match document.fit.mean_abs_error_pct {
         Some(error) => format!(
-            "from a fit over {} benchmarks (error {error:.1} %)",
-            document.fit.runs
+            "from a fit over {} (error {error:.1} %)",
+            runs_of(&document.fit)
+        ),
+        None if document.fit.runs > 0 => format!(
+            "from a fit over {}, none of them of this model",
+            runs_of(&document.fit)
         ),
         None => "from measured and assumed bandwidths, no benchmark yet".to_owned(),
     };
@@ -77,6 +83,17 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
         text.push_str("Weights do not fit in RAM: they are read from the disk for every token\n");
     }
     text
+}
+
+/// `16 benchmarks: 10 of Qwen3 30B A3B, 6 of Qwen3 4B`; of one model the number alone.
+fn runs_of(fit: &FitDocument) -> String {
+    let all = count(fit.runs as u64, "benchmark");
+    if fit.models.len() < 2 && fit.mean_abs_error_pct.is_some() {
+        return all;
+    }
+    let of = |m: &ModelRuns| format!("{} of {}", m.runs, clean(&m.model));
+    let models: Vec<String> = fit.models.iter().map(of).collect();
+    format!("{all}: {}", models.join(", "))
 }
 
 /// What is placed where, in words.
@@ -254,7 +271,11 @@ fn fit(fit: &FitDocument, style: Style) -> String {
         ]);
     }
     let title = style.heading("What the prediction rests on");
-    format!("{title}\n{}", table.render(2, style))
+    let mut text = format!("{title}\n{}", table.render(2, style));
+    if let Some(errors) = told(&fit.history) {
+        let _ = writeln!(text, "  {errors}");
+    }
+    text
 }
 
 /// Three significant digits.

@@ -15,7 +15,7 @@ use crate::ports::Notice;
 
 use super::super::message::JobError;
 use super::super::report::{ModelDocument, SCHEMA};
-use super::{BenchDocument, MeasuredPlacement, PlanBase};
+use super::{BenchDocument, MeasuredPlacement, PlanBase, PredictionError};
 
 /// `flux plan --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,8 @@ pub struct FitDocument {
     pub models: Vec<ModelRuns>,
     /// Predicted against measured, benchmark by benchmark of this model.
     pub residuals: Vec<Residual>,
+    /// Errors of the predictions of earlier benchmarks of this machine, the oldest first.
+    pub history: Vec<PredictionError>,
 }
 
 /// Benchmarks of a model that the fit rests on.
@@ -269,7 +271,7 @@ impl FitDocument {
             constants: constants.collect(),
             mean_abs_error_pct: fit.mean_abs_error_pct(false),
             prompt_mean_abs_error_pct: fit.mean_abs_error_pct(true),
-            runs: base.runs.iter().map(|(_, runs)| runs).sum(),
+            runs: base.benchmarks(),
             models: base
                 .runs
                 .iter()
@@ -279,6 +281,7 @@ impl FitDocument {
                 })
                 .collect(),
             residuals: fit.residuals.clone(),
+            history: base.errors.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod bench;
 mod document;
 mod evidence;
+mod history;
 mod memories;
 
 use std::path::PathBuf;
@@ -30,9 +31,10 @@ use super::message::{JobError, USAGE};
 
 pub use bench::BenchDocument;
 pub use document::{
-    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, PlanDocument,
+    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, ModelRuns, PlanDocument,
 };
 pub use evidence::MeasuredPlacement;
+pub use history::{PredictionError, told};
 
 /// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
 const CONTEXT: u64 = 4096;
@@ -118,6 +120,8 @@ pub struct PlanBase {
     pub fit: Fit,
     /// Benchmarks the fit rests on, by model, this one first.
     pub runs: Vec<(String, usize)>,
+    /// Errors of the predictions of earlier benchmarks of this machine, the oldest first.
+    pub errors: Vec<PredictionError>,
     /// What runs taught of compute buffers.
     pub corrections: Corrections,
     /// What is planned for.
@@ -165,6 +169,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     Ok(PlanBase {
         fit: learned.fit,
         runs: learned.runs,
+        errors: history::errors(ports.store.fits(&key.hash)?),
         corrections: corrections(&own, &layout, &memories),
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
@@ -248,6 +253,11 @@ impl PlanBase {
             &self.fit.constants,
             &self.corrections,
         )
+    }
+
+    /// Benchmarks the fit rests on, of any model.
+    pub fn benchmarks(&self) -> usize {
+        self.runs.iter().map(|(_, runs)| runs).sum()
     }
 
     /// The fastest candidates of each tier, the plan first.
