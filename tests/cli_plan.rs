@@ -110,6 +110,59 @@ fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
     assert!(args.windows(2).any(|w| w[0] == "-ngl" && w[1] == "37"));
 }
 
+/// Records of a model whose file is still there give the machine's constants for another one.
+#[test]
+fn another_models_records_start_a_plan() {
+    let bed = Bed::new(QUIET);
+    let (dense, mixture) = (model_of(&bed, "qwen3-4b"), model_of(&bed, "qwen3-30b-a3b"));
+    let file = records(&bed, &["ngl37", "ngl30", "ngl6"]);
+    let text = fs::read_to_string(&file).unwrap();
+    let moved: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            record["model_filename"] = dense.to_str().unwrap().into();
+            record.to_string()
+        })
+        .collect();
+    fs::write(&file, moved.join("\n")).unwrap();
+    let args = ["--machine", "h200", "--learn-from", file.to_str().unwrap()];
+    let started = plan(&bed, &mixture, &args);
+    let fit = &started["fit"];
+    assert_eq!(
+        (&fit["runs"], &fit["models"][0]["runs"]),
+        (&6.into(), &6.into())
+    );
+    assert!(fit["mean_abs_error_pct"].is_null());
+    let constants = fit["constants"].as_array().unwrap();
+    let named = |name: &str| {
+        let found = constants.iter().find(|c| c["name"] == name);
+        found.unwrap().clone()
+    };
+    let ram = named("cpu_bandwidth");
+    assert_eq!(ram["status"], "fitted");
+    let origin = ram["origin"].as_str().unwrap();
+    assert!(origin.contains("3 runs of Qwen3 4B"), "{origin}");
+    assert_eq!(named("expert_spread")["status"], "assumed");
+    let mut told = bed.flux(&["plan", "-m"]);
+    told.arg(&mixture).args(args);
+    let told = String::from_utf8(told.output().unwrap().stdout).unwrap();
+    assert!(
+        told.contains("from a fit over 6 benchmarks: 6 of Qwen3 4B"),
+        "{told}"
+    );
+    assert!(told.contains("none of them of this model"), "{told}");
+    // Without its file nothing says what a placement of it reads.
+    fs::remove_file(&dense).unwrap();
+    let left_out = plan(&bed, &mixture, &args);
+    assert_eq!(left_out["fit"]["runs"], 0);
+    let notices = left_out["notices"].to_string();
+    assert!(
+        notices.contains("no file of that model is known here"),
+        "{notices}"
+    );
+}
+
 #[test]
 fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
     let bed = Bed::new(QUIET);

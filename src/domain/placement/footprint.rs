@@ -153,7 +153,7 @@ impl Footprint {
             if layer >= DEEP || spread >= INDEPENDENT {
                 return deep;
             }
-            share(spread + (INDEPENDENT - spread) * 0.5_f64.powi(layer as i32))
+            share(spread + (INDEPENDENT - spread) * 0.5_f64.powf(layer as f64))
         }
     }
 

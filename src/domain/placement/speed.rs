@@ -259,15 +259,12 @@ impl Setting<'_> {
             for (layer, home) in self.model.layers.iter().zip(&self.homes.cache) {
                 let bytes = layer.cache_read(seen, self.context);
                 let operations = layer.attention_flops(seen) * tokens;
-                match (home, helper) {
-                    (Home::Host, Some(device)) => {
-                        uploaded += bytes;
-                        flops.add(device, operations);
-                    }
-                    _ => {
-                        reads.add(*home, bytes);
-                        flops.add(*home, operations);
-                    }
+                if let (Home::Host, Some(device)) = (home, helper) {
+                    uploaded += bytes;
+                    flops.add(device, operations);
+                } else {
+                    reads.add(*home, bytes);
+                    flops.add(*home, operations);
                 }
             }
             done += tokens;
