@@ -13,6 +13,7 @@ use std::path::Path;
 
 use flux::domain::bench_record;
 use flux::domain::placement::assumed::priors;
+use flux::domain::placement::bandwidth::{Bandwidth, BandwidthProfile, Path as BandwidthPath};
 use flux::domain::placement::devices::Memories;
 use flux::domain::placement::fit::{Fit, Observation};
 use flux::domain::placement::footprint::Footprint;
@@ -199,6 +200,32 @@ fn runs_without_mapped_weights_are_left_out() {
     assert!(pooled.left_out[0].contains("--load-mode none"));
 }
 
+/// A profile copies from pinned pages, weights lie in mapped ones: the slot is the limit only where it is the slower.
+#[test]
+fn a_fast_slot_does_not_promise_fast_uploads() {
+    let upload = |rate: f64| {
+        let path = Bandwidth {
+            path: BandwidthPath::Upload,
+            device: Some("CUDA0".to_owned()),
+            samples: vec![rate],
+            bytes: 1,
+            threads: 1,
+        };
+        let profile = BandwidthProfile {
+            paths: vec![path],
+            ..BandwidthProfile::default()
+        };
+        let known = priors(&h200(), Some(&profile), false)[&Constant::Upload].clone();
+        (Constant::Upload.shown(known.seconds), known.status)
+    };
+    let (measured, status) = upload(3e9);
+    assert!((measured - 3.0).abs() < 1e-9, "{measured}");
+    assert_eq!(status, Status::Measured);
+    let (assumed, status) = upload(50e9);
+    assert!(assumed < 10.0, "{assumed}");
+    assert_eq!(status, Status::Assumed);
+}
+
 /// Bytes of experts that llama.cpp b11149 copied to the card, counted in `cudaMemcpyAsync` on an H200: per prompt, MB. The
 /// spread is fitted to speeds alone.
 #[test]
@@ -259,12 +286,22 @@ fn constants_of_one_model_start_another() {
     );
     let mean = error(&start, &mixture, &moe(), |o| !o.prompt);
     assert!(mean < 22.0, "{mean}");
+    // Where RAM takes most of the time; a card's small expert matrices read its memory more slowly than a dense model's.
+    let in_host_ram = |o: &Observation| {
+        let read = o.work.0.get(&Constant::HostRead).copied().unwrap_or(0.0);
+        !o.prompt && read * start.constants[&Constant::HostRead].seconds > 0.7 * o.seconds
+    };
+    println!("with most of the time in RAM");
+    let mean = error(&start, &mixture, &moe(), in_host_ram);
+    assert!(mean < 10.0, "{mean}");
     let mut spread = start.clone();
     let own = learned(&moe(), &mixture, &[]).fit.constants[&Constant::ExpertSpread].clone();
     spread.constants.insert(Constant::ExpertSpread, own);
+    println!("prompts");
     error(&spread, &mixture, &moe(), |o| o.prompt);
     println!("with layers in RAM");
-    error(&spread, &mixture, &moe(), in_ram);
+    let mean = error(&spread, &mixture, &moe(), in_ram);
+    assert!(mean < 12.0, "{mean}");
     println!("the dense model from the mixture, generation, then prompts");
     error(&back, &dense, &sweep, |o| !o.prompt);
     error(&back, &dense, &sweep, |o| o.prompt);
