@@ -4,6 +4,7 @@
 pub mod bench;
 mod document;
 mod evidence;
+mod history;
 mod memories;
 
 use std::path::PathBuf;
@@ -14,12 +15,12 @@ use crate::domain::fingerprint::fingerprint;
 use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
 use crate::domain::placement::devices::{Memories, OffloadDevice};
-use crate::domain::placement::fit::{Fit, fit};
-use crate::domain::placement::footprint::Footprint;
+use crate::domain::placement::fit::Fit;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
 use crate::domain::placement::memory::{Corrections, memory};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
+use crate::domain::placement::pool::pooled;
 use crate::domain::placement::words;
 use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
@@ -30,9 +31,10 @@ use super::message::{JobError, USAGE};
 
 pub use bench::BenchDocument;
 pub use document::{
-    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, PlanDocument,
+    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, ModelRuns, PlanDocument,
 };
 pub use evidence::MeasuredPlacement;
+pub use history::{PredictionError, told};
 
 /// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
 const CONTEXT: u64 = 4096;
@@ -116,8 +118,10 @@ pub struct PlanBase {
     pub fingerprint: Fingerprint,
     /// What is known of the machine's speed, and from what.
     pub fit: Fit,
-    /// Records the fit rests on.
-    pub records: usize,
+    /// Benchmarks the fit rests on, by model, this one first.
+    pub runs: Vec<(String, usize)>,
+    /// Errors of the predictions of earlier benchmarks of this machine, the oldest first.
+    pub errors: Vec<PredictionError>,
     /// What runs taught of compute buffers.
     pub corrections: Corrections,
     /// What is planned for.
@@ -159,15 +163,16 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
+    let others = evidence::other_models(&records, &layout, ports);
     // A limit on RAM is the plan's: the runs were not held to it.
     let mut real = memories.clone();
     real.host = memories::host(&machine, None);
-    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &real);
+    let learned = pooled(&records, &layout, &others, &real, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
-    let used = learned.observations.len();
     Ok(PlanBase {
-        fit: fit(&learned.observations, &priors),
-        records: used,
+        fit: learned.fit,
+        runs: learned.runs,
+        errors: history::errors(ports.store.fits(&key.hash)?),
         corrections: corrections(&own, &layout, &memories),
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
@@ -251,6 +256,11 @@ impl PlanBase {
             &self.fit.constants,
             &self.corrections,
         )
+    }
+
+    /// Benchmarks the fit rests on, of any model.
+    pub fn benchmarks(&self) -> usize {
+        self.runs.iter().map(|(_, runs)| runs).sum()
     }
 
     /// The fastest candidates of each tier, the plan first.
