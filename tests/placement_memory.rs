@@ -243,9 +243,9 @@ fn runs_correct_compute_buffers_only() {
         compute: Bytes((plain[0].compute.0 as f64 * share) as u64),
     };
     let none = Corrections::default();
-    let learned = none
-        .with_run(&plain, &[seen(1.1)])
-        .with_run(&plain, &[seen(1.2)]);
+    let learned =
+        none.with_run(&plain, &memories, &[seen(1.1)])
+            .with_run(&plain, &memories, &[seen(1.2)]);
     let corrected = memory(&layout, &placement, &context, &memories, &learned);
     let ratio = corrected[0].compute.0 as f64 / plain[0].compute.0 as f64;
     assert!((ratio - 1.15).abs() < 1e-3, "{ratio}");
@@ -256,7 +256,7 @@ fn runs_correct_compute_buffers_only() {
     );
     assert_eq!(corrected[1], plain[1]);
     // A hundred times as much is another run, not a correction.
-    assert_eq!(learned.with_run(&plain, &[seen(100.0)]), learned);
+    assert_eq!(learned.with_run(&plain, &memories, &[seen(100.0)]), learned);
 }
 
 /// Every class of the model is somewhere, once; tied embeddings twice.

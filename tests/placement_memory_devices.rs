@@ -11,9 +11,10 @@ mod placement_support;
 use std::collections::BTreeMap;
 
 use flux::domain::placement::assignment::{ContextParams, Placement};
+use flux::domain::placement::devices::OffloadDevice;
 use flux::domain::placement::layout::ModelLayout;
-use flux::domain::placement::memory::DeviceMemory;
-use flux::domain::types::Backend;
+use flux::domain::placement::memory::{Corrections, DeviceMemory};
+use flux::domain::types::{Backend, BufferUse, Bytes};
 
 use memory_rows::{MIB, device, error, machine, numbers, predict, row};
 use placement_support::layout;
@@ -173,4 +174,45 @@ fn a_run_takes_less_of_later_devices_than_llama_fit_params_prints() {
         .map(|m| format!("{:.2}", m.compute.0 as f64 / MIB))
         .collect();
     assert_eq!(compute, ["111.04", "111.05", "337.80"]);
+}
+
+/// The buffer lines of two RPC servers with one device each, as b11149 logs them: the number counts a server's own devices.
+#[test]
+fn rpc_servers_buffers_correct_their_own_devices() {
+    let addresses = ["127.0.0.1:50171", "127.0.0.1:50172"];
+    let rpc = |(i, address): (usize, &&str)| OffloadDevice {
+        name: (*address).to_owned(),
+        ..device(&format!("RPC{i}"), Backend::Rpc, 24)
+    };
+    let memories = machine(addresses.iter().enumerate().map(rpc).collect());
+    let placement = Placement {
+        tensor_split: vec![1.0, 1.0],
+        ..Placement::layers(99)
+    };
+    let (layout, context) = (layout("tiny"), ContextParams::default());
+    let plain = predict(&layout, &placement, &context, &memories);
+    let seen = |name: &str, bytes: u64| BufferUse {
+        device: name.to_owned(),
+        model: Bytes(0),
+        context: Bytes(0),
+        compute: Bytes(bytes),
+    };
+    let log = [
+        seen("RPC0[127.0.0.1:50171]", plain[0].compute.0 * 2),
+        seen("RPC0[127.0.0.1:50172]", plain[1].compute.0 * 3),
+        seen("CPU", plain[2].compute.0),
+    ];
+    let learned = Corrections::default().with_run(&plain, &memories, &log);
+    let ratios: Vec<(&str, f64)> = learned
+        .compute
+        .iter()
+        .map(|(id, o)| (id.as_str(), o.ratio()))
+        .collect();
+    assert_eq!(ratios, [("Host", 1.0), ("RPC0", 2.0), ("RPC1", 3.0)]);
+    // A server with two devices, and one that nobody named.
+    let mut two = memories;
+    two.devices[1].name = addresses[0].to_owned();
+    assert_eq!(two.id_of_buffer("RPC1[127.0.0.1:50171]"), "RPC1");
+    let unknown = "RPC0[10.0.0.1:50052]";
+    assert_eq!(two.id_of_buffer(unknown), unknown);
 }

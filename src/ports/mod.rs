@@ -180,6 +180,9 @@ pub trait Models: Send + Sync {
     /// As `inspect`, or the file is no model with layers.
     fn layout(&self, path: &Path) -> PortResult<ModelLayout>;
 
+    /// The projector that lies beside a model, of several the largest; only where the folder holds no other model.
+    fn projector(&self, model: &Path) -> Option<ModelInfo>;
+
     /// Every GGUF file below `dir`, broken ones with what is wrong.
     ///
     /// # Errors

@@ -140,9 +140,13 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
     machine.runtimes = runtime.iter().cloned().collect();
-    let memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    let mut memories = memories::memories(&machine, runtime.as_ref(), request)?;
     let key = fingerprint(&machine, runtime.as_ref());
     let mut notices = info_all("layout", &layout.notices);
+    if let Some(projector) = ports.models.projector(&request.model) {
+        let said = memories::make_room(&mut memories, &projector);
+        notices.extend(info_all("projector", &[said]));
+    }
     if !request.rpc.is_empty() {
         notices.push(Notice {
             level: NoticeLevel::Warning,
@@ -234,7 +238,7 @@ fn corrections(
         };
         let plain = Corrections::default();
         let predicted = memory(layout, &placement, &context, memories, &plain);
-        learned = learned.with_run(&predicted, &run.buffers);
+        learned = learned.with_run(&predicted, memories, &run.buffers);
     }
     learned
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::devices::Memories;
 use super::{DeviceMemory, HOST_ID};
 use crate::domain::types::{BufferUse, Bytes};
 
@@ -46,15 +47,23 @@ impl Corrections {
         Bytes((predicted.0 as f64 * ratio).round() as u64)
     }
 
-    /// These corrections and what one more run shows. `predicted` is the prediction of that run's placement, made without
-    /// corrections; `observed` its log's buffers. All buffers that are no device's are the host's.
+    /// These corrections and what one more run shows. `predicted` is the prediction of that run's placement in `memories`,
+    /// made without corrections; `observed` its log's buffers. All buffers that are no device's are the host's.
     #[must_use]
-    pub fn with_run(&self, predicted: &[DeviceMemory], observed: &[BufferUse]) -> Self {
+    pub fn with_run(
+        &self,
+        predicted: &[DeviceMemory],
+        memories: &Memories,
+        observed: &[BufferUse],
+    ) -> Self {
         let mut learned = self.clone();
         for device in predicted {
-            let belongs = |b: &&BufferUse| match device.id.as_str() {
-                HOST_ID => predicted.iter().all(|d| d.id != b.device),
-                id => b.device == id,
+            let belongs = |b: &&BufferUse| {
+                let owner = memories.id_of_buffer(&b.device);
+                match device.id.as_str() {
+                    HOST_ID => predicted.iter().all(|d| d.id != owner),
+                    id => owner == id,
+                }
             };
             let seen: u64 = observed.iter().filter(belongs).map(|b| b.compute.0).sum();
             let (seen, expected) = (seen as f64, device.compute.0 as f64);
