@@ -74,7 +74,7 @@ fn a_projector_beside_the_model_is_left_room() {
     let notices = with["notices"].as_array().unwrap();
     let said = notices.iter().find(|n| n["code"] == "projector").unwrap();
     let text = said["text"].as_str().unwrap();
-    let start = "mmproj-f32.gguf lies beside the model: its weights, 4.00 MiB, are left free on ";
+    let start = "mmproj-f32.gguf lies beside the model: its weights, 4.0 MiB, are left free on ";
     assert!(text.starts_with(start), "{text}");
     // Two models in the folder: whose it is cannot be told.
     sparse("tiny", &folder.join("another.gguf"));

@@ -14,7 +14,7 @@ use flux::domain::placement::assignment::{ContextParams, Placement};
 use flux::domain::placement::devices::Memories;
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::{
-    Basis, Corrections, DeviceMemory, fits, memory, misfits, sketch,
+    Basis, Corrections, DeviceMemory, Difference, fits, memory, misfits, sketch,
 };
 use flux::domain::types::{Backend, BufferUse, Bytes};
 
@@ -257,6 +257,42 @@ fn runs_correct_compute_buffers_only() {
     assert_eq!(corrected[1], plain[1]);
     // A hundred times as much is another run, not a correction.
     assert_eq!(learned.with_run(&plain, &memories, &[seen(100.0)]), learned);
+}
+
+/// A compute buffer twice as large as predicted is told of where it is more than 2 % of what the device holds.
+#[test]
+fn a_run_far_from_its_prediction_is_told_of() {
+    let (placement, context, memories) = (
+        Placement::default(),
+        ContextParams::default(),
+        memories("cuda"),
+    );
+    let predicted = predict(&layout("qwen3-4b"), &placement, &context, &memories);
+    let [model, kv, compute] = [predicted[0].model(), predicted[0].kv, predicted[0].compute];
+    let log = |compute: u64| {
+        let own = BufferUse {
+            device: "CUDA0".to_owned(),
+            model,
+            context: kv,
+            compute: Bytes(compute),
+        };
+        // A mapped file's line says more than the host keeps.
+        let host = BufferUse {
+            device: "CPU_Mapped".to_owned(),
+            model: Bytes(1 << 40),
+            context: Bytes(0),
+            compute: Bytes(0),
+        };
+        [own, host]
+    };
+    assert_eq!(Difference::of(&predicted, &memories, &log(compute.0)), None);
+    let little = compute.0 + predicted[0].total().0 / 51;
+    assert_eq!(Difference::of(&predicted, &memories, &log(little)), None);
+    let twice = Difference::of(&predicted, &memories, &log(compute.0 * 2)).unwrap();
+    assert_eq!(twice.id, "CUDA0");
+    assert_eq!(twice.predicted, predicted[0].total());
+    assert_eq!(twice.observed.0, twice.predicted.0 + compute.0);
+    assert_eq!(Difference::of(&predicted, &memories, &[]), None);
 }
 
 /// Every class of the model is somewhere, once; tied embeddings twice.

@@ -3,7 +3,6 @@
 mod bandwidth;
 mod cancel;
 mod history;
-mod oracle;
 mod placements;
 mod servers;
 mod store;
@@ -25,7 +24,6 @@ use crate::domain::types::{
 pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
-pub use oracle::{MemoryOracle, MemoryQuestion};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;

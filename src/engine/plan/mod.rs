@@ -18,7 +18,7 @@ use crate::domain::placement::fit::{Fit, fit};
 use crate::domain::placement::footprint::Footprint;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
-use crate::domain::placement::memory::{Corrections, memory};
+use crate::domain::placement::memory::{Corrections, Difference, memory};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
 use crate::domain::placement::words;
 use crate::domain::search::plan;
@@ -166,10 +166,12 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &memories);
     notices.extend(info_all("left-out", &learned.left_out));
     let used = learned.observations.len();
+    let (corrections, difference) = corrections(&own, &layout, &memories);
+    notices.extend(difference.as_ref().map(off));
     Ok(PlanBase {
         fit: fit(&learned.observations, &priors),
         records: used,
-        corrections: corrections(&own, &layout, &memories),
+        corrections,
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
         fingerprint: key,
@@ -217,15 +219,17 @@ fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
     }
 }
 
-/// What the buffer lines of this fingerprint's runs teach of compute buffers.
+/// What the buffer lines of this model's runs here teach of compute buffers, and where they differ most from the prediction.
 fn corrections(
     runs: &[evidence::StoredTests],
     layout: &ModelLayout,
     memories: &Memories,
-) -> Corrections {
+) -> (Corrections, Option<Difference>) {
     let mut learned = Corrections::default();
+    let mut differences = Vec::new();
     for run in runs.iter().filter(|r| !r.buffers.is_empty()) {
-        let Some(first) = run.tests.first() else {
+        let first = run.tests.first();
+        let Some(first) = first.filter(|t| learn::is_of(&t.record, layout)) else {
             continue;
         };
         let Ok(placement) = learn::placement(&first.record, layout) else {
@@ -238,9 +242,26 @@ fn corrections(
         };
         let plain = Corrections::default();
         let predicted = memory(layout, &placement, &context, memories, &plain);
+        differences.extend(Difference::of(&predicted, memories, &run.buffers));
         learned = learned.with_run(&predicted, memories, &run.buffers);
     }
-    learned
+    let largest = |a: &Difference, b: &Difference| a.share().total_cmp(&b.share());
+    (learned, differences.into_iter().max_by(largest))
+}
+
+fn off(difference: &Difference) -> Notice {
+    let Difference {
+        id,
+        predicted,
+        observed,
+    } = difference;
+    Notice {
+        level: NoticeLevel::Warning,
+        code: "memory-off".to_owned(),
+        text: format!(
+            "a run of this model took {observed} of {id} where {predicted} are predicted; compute buffers are corrected by what its runs showed"
+        ),
+    }
 }
 
 impl PlanBase {

@@ -11,6 +11,50 @@ use crate::domain::types::{BufferUse, Bytes};
 /// Ratios outside of this range are no correction but another run than the one predicted.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 
+/// Share of a device's memory by which a run must differ from its prediction to be told of.
+const TOLD_FROM: f64 = 0.02;
+
+/// A device that a run took more or less of than predicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The device's id.
+    pub id: String,
+    /// Weights, cache and compute buffer as predicted.
+    pub predicted: Bytes,
+    /// The same of the run's log.
+    pub observed: Bytes,
+}
+
+impl Difference {
+    /// How far apart they are, as a share of the prediction.
+    pub fn share(&self) -> f64 {
+        self.observed.0.abs_diff(self.predicted.0) as f64 / self.predicted.0.max(1) as f64
+    }
+
+    /// The device of a run that differs most, if by more than 2 %. Not the host: a mapped file's buffer line reaches over
+    /// tensors that are elsewhere. Arguments as of [`Corrections::with_run`].
+    pub fn of(
+        predicted: &[DeviceMemory],
+        memories: &Memories,
+        observed: &[BufferUse],
+    ) -> Option<Self> {
+        let devices = predicted.iter().filter(|d| d.id != HOST_ID);
+        let differences = devices.map(|device| {
+            let own = observed
+                .iter()
+                .filter(|b| memories.id_of_buffer(&b.device) == device.id);
+            Self {
+                id: device.id.clone(),
+                predicted: device.total(),
+                observed: own.map(BufferUse::total).sum(),
+            }
+        });
+        differences
+            .filter(|d| d.observed > Bytes(0) && d.share() > TOLD_FROM)
+            .max_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+}
+
 /// Sums of one device's compute buffers, for a least-squares ratio through zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {

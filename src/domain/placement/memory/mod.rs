@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
-pub use correction::{Corrections, Observed};
+pub use correction::{Corrections, Difference, Observed};
 use net::Net;
 
 use super::assignment::{ContextParams, Home, Placement};
