@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use flux::domain::placement::assignment::{ContextParams, Placement};
 use flux::domain::placement::devices::OffloadDevice;
 use flux::domain::placement::layout::ModelLayout;
+use flux::domain::placement::learn;
 use flux::domain::placement::memory::{Corrections, DeviceMemory};
 use flux::domain::types::{Backend, BufferUse, Bytes};
 
@@ -215,4 +216,39 @@ fn rpc_servers_buffers_correct_their_own_devices() {
     assert_eq!(two.id_of_buffer("RPC1[127.0.0.1:50171]"), "RPC1");
     let unknown = "RPC0[10.0.0.1:50052]";
     assert_eq!(two.id_of_buffer(unknown), unknown);
+}
+
+/// What llama.cpp chose by itself is in no record of it, and rows split over devices have no device of their own.
+#[test]
+fn a_record_whose_placement_it_does_not_say_teaches_nothing() {
+    let layout = layout("tiny");
+    let said = |record: serde_json::Value| {
+        learn::placement(&record, &layout).map_err(|why| {
+            why.strip_prefix("records of ")
+                .unwrap()
+                .split(" are left out")
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+    };
+    let plain = serde_json::json!({"n_gpu_layers": 3, "split_mode": "layer", "fit_target": 0, "fit_min_ctx": 0});
+    assert_eq!(said(plain), Ok(Placement::layers(3)));
+    for (field, value, why) in [
+        (
+            "fit_target",
+            serde_json::json!(1024),
+            "llama.cpp's own fitting",
+        ),
+        (
+            "fit_min_ctx",
+            serde_json::json!(4096),
+            "llama.cpp's own fitting",
+        ),
+        ("split_mode", serde_json::json!("row"), "-sm row"),
+        ("split_mode", serde_json::json!("tensor"), "-sm tensor"),
+    ] {
+        let record = serde_json::json!({"n_gpu_layers": -1, field: value});
+        assert_eq!(said(record), Err(why.to_owned()), "{field}");
+    }
 }
