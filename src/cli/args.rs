@@ -234,10 +234,13 @@ pub struct Tune {
     /// Only these dimensions
     #[arg(long, value_name = "DIM,…", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Search on this placement, e.g. "ngl=24", or on `stock`; without it on what `flux plan --bench` chose here
+    #[arg(long, value_name = "PLACEMENT")]
+    pub placement: Option<String>,
     /// Go on with a session: this one, or the last that did not end
     #[arg(long, value_name = "SESSION", num_args = 0..=1, conflicts_with_all = [
         "runtime", "device", "goal", "reps", "processes", "prompt_tokens", "gen_tokens", "depth", "request",
-        "allow_kv_quant", "time_limit", "only", "dry_run",
+        "allow_kv_quant", "time_limit", "only", "placement", "dry_run",
     ])]
     #[expect(
         clippy::option_option,

@@ -118,6 +118,7 @@ fn document(
             .map(report::confirmation_document),
         verdict: outcome.verdict,
         reason: outcome.reason.clone(),
+        chosen: None,
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(overhead),
     }

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
 use crate::domain::time_limit::time_limit_secs;
-use crate::domain::types::{
-    Backend, Launch, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
-};
+use crate::domain::types::{Backend, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side};
 use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
-use super::prepare::{Target, Workplace};
+use super::prepare::Workplace;
 use super::{report, settings};
 
 /// A method's runs on one or two builds.
@@ -91,12 +89,17 @@ impl<'a> Bench<'a> {
                 text: format!("{}; {}", f.title, f.advice),
             }));
         }
+        self.tell(&told, context)
+    }
+
+    /// Tells notices, and keeps them with the session.
+    pub fn tell(&self, notices: &[Notice], context: &mut JobContext) -> Result<(), Ended> {
         let kept = self.ports.store.notices(self.session)?;
-        for notice in told {
-            if !kept.contains(&notice) {
-                self.ports.store.append_notice(self.session, &notice)?;
+        for notice in notices {
+            if !kept.contains(notice) {
+                self.ports.store.append_notice(self.session, notice)?;
             }
-            context.emit(EventKind::Notice(notice));
+            context.emit(EventKind::Notice(notice.clone()));
         }
         Ok(())
     }
@@ -196,7 +199,7 @@ impl<'a> Bench<'a> {
             model: self.place.model.path.clone(),
             tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
-            launch: joined(&self.place.target, own),
+            launch: self.place.target.joined(own, Tool::Bench),
             expect: settings::expectations(&planned.settings, space)?,
             gpu_required: self.place.target.backend != Backend::Cpu
                 && settings::offloads(&planned.settings),
@@ -305,14 +308,6 @@ pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
             runs: s.expected,
         })
         .collect()
-}
-
-/// The device's arguments, then the arm's own.
-pub(super) fn joined(target: &Target, own: Launch) -> Launch {
-    let mut launch = target.launch.clone();
-    launch.args.extend(own.args);
-    launch.env.extend(own.env);
-    launch
 }
 
 /// Mean rate per test, or why there are none.

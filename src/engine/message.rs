@@ -43,6 +43,9 @@ pub struct TuneRequest {
     pub time_limit_secs: Option<f64>,
     /// Only these dimensions.
     pub only: Vec<String>,
+    /// What every arm starts from: `stock`, or a placement in words; `None` takes what `flux plan --bench` chose here.
+    #[serde(default)]
+    pub placement: Option<String>,
     /// Prompt lengths, generated tokens and depths other than the default workload.
     pub prompt_tokens: Option<u32>,
     /// Tokens generated in the generation test.
@@ -74,6 +77,7 @@ impl TuneRequest {
             processes: None,
             time_limit_secs: None,
             only: Vec::new(),
+            placement: None,
             prompt_tokens: None,
             generated_tokens: None,
             depth: 0,

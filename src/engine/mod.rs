@@ -2,6 +2,7 @@
 
 pub mod ab;
 pub mod bandwidth;
+pub mod chosen;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
@@ -20,6 +21,7 @@ pub mod run;
 pub mod scan;
 pub mod serve;
 pub mod settings;
+pub mod target;
 pub mod telemetry;
 pub mod tune;
 

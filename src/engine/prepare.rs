@@ -1,6 +1,5 @@
 //! From a request to everything a measuring job needs: machine, runtime, model, device, plan (paper sections 2.1–2.3).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,17 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::domain::fingerprint;
 use crate::domain::machine::{self, Gpu};
 use crate::domain::search::{
-    Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, plan,
+    Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::{
-    Backend, Bytes, DeviceKind, Fingerprint, Launch, Machine, ModelInfo, Profile, Runtime,
-    RuntimeDevice, Settings,
+    Backend, Bytes, DeviceKind, Fingerprint, Launch, Machine, ModelInfo, Profile, Runtime, Settings,
 };
 
+use crate::ports::Notice;
+
 use super::Ports;
+use super::chosen::{Start, start};
 use super::message::{JobError, TuneRequest, USAGE};
 use super::report::{DryCandidate, DryRun, SCHEMA};
+use super::settings::{self, PLACEMENT};
+use super::target::{Target, choose_target, gpu_of};
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -37,19 +40,6 @@ pub struct Workplace {
     pub space: Arc<SearchSpace>,
 }
 
-/// The device a job measures on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Target {
-    /// Its backend.
-    pub backend: Backend,
-    /// llama.cpp's name for it; `None` leaves the choice to the runtime, as stock does.
-    pub device: Option<String>,
-    /// Arguments that choose it, the same in every arm.
-    pub launch: Launch,
-    /// Memory a winner may use, by llama.cpp's device name.
-    pub memory_limits: BTreeMap<String, Bytes>,
-}
-
 /// A search ready to begin, or to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuneConfig {
@@ -62,6 +52,16 @@ pub struct TuneConfig {
     /// Digest of what the plan's settings mean; `None` in sessions begun before it was kept.
     #[serde(default)]
     pub space: Option<String>,
+    /// What it starts from is stock, or known to be better than stock: a winner may be saved.
+    #[serde(default = "yes")]
+    pub start_confirmed: bool,
+    /// What is worth saying before it begins.
+    #[serde(default)]
+    pub notices: Vec<Notice>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 impl TuneConfig {
@@ -105,6 +105,29 @@ impl Workplace {
         })
     }
 
+    /// Settings as arguments and environment of one tool, on the target.
+    ///
+    /// # Errors
+    /// As [`settings::launch`].
+    pub fn launch(&self, own: &Settings, tool: Tool, ports: &Ports) -> Result<Launch, JobError> {
+        let own = self.own_launch(own, tool, ports)?;
+        Ok(self.target.joined(own, tool))
+    }
+
+    /// The same without what chooses the target.
+    ///
+    /// # Errors
+    /// As [`settings::launch`].
+    pub fn own_launch(
+        &self,
+        own: &Settings,
+        tool: Tool,
+        ports: &Ports,
+    ) -> Result<Launch, JobError> {
+        let layout = || Ok(ports.models.layout(&self.model.path)?);
+        settings::launch(own, &self.space, tool, &self.runtime, layout)
+    }
+
     /// What the device and the build can do.
     pub fn capabilities(&self) -> Capabilities {
         let gpus = machine::gpus(&self.machine);
@@ -141,15 +164,21 @@ impl Workplace {
 /// Plans a search.
 ///
 /// # Errors
-/// As [`Workplace::read`]; an unknown dimension in `only`; numbers that make no sense; the energy goal.
+/// As [`Workplace::read`]; an unknown dimension in `only`; a placement that is none; numbers that make no sense; the energy
+/// goal.
 pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig), JobError> {
-    let place = Workplace::read(
+    let mut place = Workplace::read(
         &request.model,
         request.runtime.as_deref(),
         request.device.as_deref(),
         request.memory_reserve,
         ports,
     )?;
+    let Start {
+        settings: start,
+        confirmed,
+        notices,
+    } = start(&mut place, request, ports)?;
     let prompt_tokens = request.prompt_tokens.unwrap_or(plan::PROMPT);
     let rules = OfferRules {
         only: request.only.clone(),
@@ -157,9 +186,11 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         goal: request.goal,
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
+    let mut capabilities = place.capabilities();
+    capabilities.partial_offload = keeps_weights_in_ram(&start, &place, ports)?;
     let offer = place
         .space
-        .offer(&place.capabilities(), &rules)
+        .offer(&capabilities, &rules)
         .map_err(|e| JobError::new(USAGE, e.to_string()))?;
     let plan = TunePlan::new(
         offer,
@@ -172,7 +203,8 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             repetitions: request.repetitions,
             processes: request.processes,
             time_limit_secs: request.time_limit_secs,
-            first_candidate: stale_settings(&place, request, ports)?,
+            first_candidate: stale_settings(&place, request, &start, ports)?,
+            start,
             fallbacks: Vec::new(),
             memory_limits: place.target.memory_limits.clone(),
         },
@@ -183,16 +215,37 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         target: place.target.clone(),
         plan,
         space: None,
+        start_confirmed: confirmed,
+        notices,
     };
     let digest = config.digest_in(&place.space);
     config.space = Some(digest.map_err(|e| JobError::new("settings", e.to_string()))?);
     Ok((place, config))
 }
 
+/// Are weights split between a GPU and RAM? Stock offloads everything; what llama.cpp fits is not known before it runs.
+fn keeps_weights_in_ram(
+    start: &Settings,
+    place: &Workplace,
+    ports: &Ports,
+) -> Result<bool, JobError> {
+    let placed = start.0.get(PLACEMENT);
+    if placed.is_none() || place.target.backend == Backend::Cpu {
+        return Ok(false);
+    }
+    let Some(placement) = settings::placement(start)? else {
+        return Ok(true);
+    };
+    let layout = ports.models.layout(&place.model.path)?;
+    let devices = place.runtime.devices.len().max(1);
+    Ok(placement.placement.keeps_weights_in_ram(&layout, devices))
+}
+
 /// The settings of this model's newest profile that was measured on another fingerprint: the new search tries them first.
 fn stale_settings(
     place: &Workplace,
     request: &TuneRequest,
+    start: &Settings,
     ports: &Ports,
 ) -> Result<Option<Settings>, JobError> {
     let of_model = |p: &Profile| {
@@ -203,9 +256,11 @@ fn stale_settings(
     let newest = ports.store.profiles()?.into_iter().find(of_model);
     Ok(newest
         .filter(|p| p.fingerprint != place.fingerprint.hash)
+        // Its placement was for another machine.
+        .map(|p| settings::of_space(&p.settings))
         // Another search space may not know them any more.
-        .filter(|p| place.space.launch(&p.settings, Tool::Bench).is_ok())
-        .map(|p| p.settings))
+        .filter(|s| !s.is_stock() && place.space.launch(s, Tool::Bench).is_ok())
+        .map(|s| start.and(&s)))
 }
 
 /// What `flux tune --dry-run` prints: what would be tried, what not and why, and about how long it would take.
@@ -221,11 +276,9 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
             let settings = config
                 .plan
                 .offer
-                .compose(&Settings::stock(), &dimension.id, &value.id)
+                .compose(&config.plan.start, &dimension.id, &value.id)
                 .map_err(|e| JobError::new("settings", e))?;
-            let launch = space
-                .launch(&settings, Tool::Bench)
-                .map_err(|e| JobError::new("settings", e.to_string()))?;
+            let launch = place.own_launch(&settings, Tool::Bench, ports)?;
             candidates.push(DryCandidate {
                 settings,
                 description: space.describe(&dimension.id).to_owned(),
@@ -233,7 +286,7 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
             });
         }
     }
-    let driver = crate::domain::search::Tuner::new(config.plan.clone());
+    let driver = Tuner::new(config.plan.clone());
     // Without a candidate nothing is measured.
     let processes = if candidates.is_empty() {
         0
@@ -260,6 +313,8 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
             .iter()
             .map(ToString::to_string)
             .collect(),
+        start: config.plan.start,
+        notices: config.notices,
         candidates,
         refused: config.plan.offer.refused,
         processes: Some(processes),
@@ -309,131 +364,3 @@ fn choose_runtime(wanted: Option<&str>, ports: &Ports) -> Result<Runtime, JobErr
     }
     Ok(runtime)
 }
-
-/// The device asked for by llama.cpp's name or PCI address, else whatever stock would use.
-fn choose_target(
-    wanted: Option<&str>,
-    runtime: &Runtime,
-    gpus: &[Gpu],
-    simulated: bool,
-    reserve: Bytes,
-) -> Result<Target, JobError> {
-    let Some(wanted) = wanted else {
-        if simulated && runtime.devices.is_empty() {
-            return Ok(simulated_target(runtime, gpus));
-        }
-        let backend = runtime
-            .devices
-            .first()
-            .and_then(|d| Backend::of_device(&d.id));
-        return Ok(Target {
-            backend: backend.unwrap_or(Backend::Cpu),
-            device: None,
-            launch: Launch::default(),
-            memory_limits: runtime
-                .devices
-                .iter()
-                .map(|d| limit(d, gpus, reserve))
-                .collect(),
-        });
-    };
-    if wanted.eq_ignore_ascii_case("cpu") || wanted.eq_ignore_ascii_case("none") {
-        return Ok(target_of(Backend::Cpu, "none", BTreeMap::new()));
-    }
-    let by_id = runtime
-        .devices
-        .iter()
-        .find(|d| d.id.eq_ignore_ascii_case(wanted));
-    let device = by_id
-        .or_else(|| by_pci(wanted, runtime, gpus))
-        .ok_or_else(|| {
-            let known: Vec<&str> = runtime.devices.iter().map(|d| d.id.as_str()).collect();
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            };
-            JobError::new(
-                "no-device",
-                format!("runtime {} lists no device {wanted}", runtime.name),
-            )
-            .hint(format!(
-                "devices it lists: {known}; `cpu` uses none of them"
-            ))
-        })?;
-    let backend = Backend::of_device(&device.id).unwrap_or(Backend::Cpu);
-    Ok(target_of(
-        backend,
-        &device.id,
-        [limit(device, gpus, reserve)].into(),
-    ))
-}
-
-/// On an exported machine the build cannot list its devices: the one it would use there.
-fn simulated_target(runtime: &Runtime, gpus: &[Gpu]) -> Target {
-    let gpu = machine::default_gpu(gpus);
-    let fits = |backend: &Backend| match backend {
-        Backend::Cuda => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_NVIDIA),
-        Backend::Hip => gpu.is_some_and(|g| g.vendor_id == machine::VENDOR_AMD),
-        Backend::Vulkan => gpu.is_some_and(|g| g.usable),
-        _ => false,
-    };
-    let backend = [Backend::Cuda, Backend::Hip, Backend::Vulkan]
-        .into_iter()
-        .find(|b| runtime.backends.contains(b) && fits(b))
-        .unwrap_or(Backend::Cpu);
-    Target {
-        backend,
-        device: None,
-        launch: Launch::default(),
-        memory_limits: BTreeMap::new(),
-    }
-}
-
-fn target_of(backend: Backend, device: &str, memory_limits: BTreeMap<String, Bytes>) -> Target {
-    let args = vec!["-dev".to_owned(), device.to_owned()];
-    let launch = Launch {
-        args,
-        env: BTreeMap::new(),
-    };
-    Target {
-        backend,
-        device: Some(device.to_owned()),
-        launch,
-        memory_limits,
-    }
-}
-
-/// The runtime's device at a PCI address; only where its name leaves no doubt.
-fn by_pci<'r>(wanted: &str, runtime: &'r Runtime, gpus: &[Gpu]) -> Option<&'r RuntimeDevice> {
-    let address = wanted.parse().ok()?;
-    let gpu = gpus.iter().find(|g| g.pci == Some(address))?;
-    let mut named = runtime.devices.iter().filter(|d| d.name == gpu.name);
-    match (named.next(), named.next()) {
-        (Some(device), None) => Some(device),
-        _ => None,
-    }
-}
-
-/// The scanned GPU behind a runtime's device: the same name, else the only usable one.
-pub(super) fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
-    let same_name = |g: &&Gpu| {
-        g.name == device.name || g.preferred.as_ref().is_some_and(|e| e.name == device.name)
-    };
-    gpus.iter().find(same_name).or_else(|| {
-        let mut usable = gpus.iter().filter(|g| g.usable);
-        usable.next().filter(|_| usable.next().is_none())
-    })
-}
-
-/// Free memory minus the reserve: the driver's budget now, else what the runtime reported.
-fn limit(device: &RuntimeDevice, gpus: &[Gpu], reserve: Bytes) -> (String, Bytes) {
-    let budget = gpu_of(device, gpus)
-        .and_then(|g| g.memory.as_ref())
-        .and_then(|m| m.budget);
-    let free = budget.unwrap_or(device.free);
-    (device.id.clone(), free.saturating_sub(reserve))
-}
-
-#[cfg(test)]
-mod tests;

@@ -9,9 +9,11 @@ use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutc
 use crate::domain::text::span;
 use crate::domain::types::{Comparison, Profile};
 
+use super::measure::Bench;
 use super::measure::notice_of;
 use super::message::JobError;
-use super::prepare::{TuneConfig, Workplace};
+use super::prepare::TuneConfig;
+use super::settings::describe;
 
 mod documents;
 
@@ -67,23 +69,21 @@ impl Overhead {
 
 /// The document of `flux tune --json`.
 pub(super) fn tune_document(
-    session: i64,
-    place: &Workplace,
+    bench: &Bench<'_>,
     config: &TuneConfig,
     outcome: &TuneOutcome,
     profile: Option<&Profile>,
-    run_ids: &[i64],
     overhead: &Overhead,
 ) -> Result<TuneDocument, JobError> {
-    let space = &*place.space;
+    let (place, run_ids) = (bench.place, &bench.run_ids);
     let candidates = outcome
         .candidates
         .iter()
-        .map(|c| candidate_document(c, run_ids, space))
+        .map(|c| candidate_document(c, bench))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(TuneDocument {
         schema: SCHEMA,
-        session: Some(session),
+        session: Some(bench.session),
         fingerprint: place.fingerprint.hash.clone(),
         simulated: place.machine.simulated,
         model: ModelDocument {
@@ -112,8 +112,8 @@ pub(super) fn tune_document(
         verdict: outcome.verdict,
         reason: outcome.reason.clone(),
         stale_profile: outcome.stale.clone(),
-        profile: profile.map(|p| profile_document(p, outcome, run_ids, space)),
-        saveable: outcome.winner.is_some() && profile.is_none(),
+        profile: profile.map(|p| profile_document(p, outcome, run_ids, &place.space)),
+        saveable: outcome.winner.is_some() && profile.is_none() && config.start_confirmed,
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(*overhead),
     })
@@ -127,7 +127,7 @@ pub(super) fn profile_document(
     space: &SearchSpace,
 ) -> ProfileDocument {
     let described = profile.settings.0.keys();
-    let descriptions = described.map(|d| space.describe(d).to_owned()).collect();
+    let descriptions = described.map(|d| describe(d, space).to_owned()).collect();
     ProfileDocument {
         id: profile.id,
         settings: profile.settings.clone(),
@@ -146,16 +146,15 @@ fn introductions(outcome: &TuneOutcome, run_ids: &[i64]) -> BTreeMap<String, i64
 
 fn candidate_document(
     candidate: &Candidate,
-    run_ids: &[i64],
-    space: &SearchSpace,
+    bench: &Bench<'_>,
 ) -> Result<CandidateDocument, JobError> {
-    let launch = space
-        .launch(&candidate.settings, Tool::Bench)
-        .map_err(|e| JobError::new("settings", e.to_string()))?;
+    let launch = bench
+        .place
+        .own_launch(&candidate.settings, Tool::Bench, bench.ports)?;
     let runs = candidate
         .runs
         .iter()
-        .filter_map(|seq| run_ids.get(*seq as usize).copied())
+        .filter_map(|seq| bench.run_ids.get(*seq as usize).copied())
         .collect();
     Ok(CandidateDocument {
         id: candidate.id,

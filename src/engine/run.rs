@@ -11,13 +11,13 @@ use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
     Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
 };
-use crate::ports::{Introduction, Notice, NoticeLevel, SessionKind, SessionState, StoredRun};
+use crate::ports::{Introduction, Notice, NoticeLevel, Session, SessionKind, StoredRun};
 
-use super::Ports;
 use super::message::JobError;
-
-/// Sessions looked through for what ran where stock did not.
-const SESSIONS_LOOKED_AT: u32 = 200;
+use super::plan::bench::PlanConfig;
+use super::settings::{self, describe};
+use super::target::Target;
+use super::{Ports, chosen, tune};
 
 /// What `flux run` is asked to do.
 #[derive(Debug, Clone)]
@@ -123,8 +123,11 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         None => stale(request, ports, &candidates, &current, &mut notices)?,
     };
     let launch = match &profile {
-        Some(p) => p.server.clone(),
-        None => without_profile(&current, &model, ports, &mut notices)?,
+        Some(p) => {
+            notices.extend(limit_of(p, ports)?);
+            p.server.clone()
+        }
+        None => without_profile(&current, &model, &runtime, ports, &mut notices)?,
     };
     Ok(Choice {
         runtime,
@@ -135,41 +138,44 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
     })
 }
 
-/// Stock, unless the last search of this model found that stock does not run here (case C15): then what ran instead.
+/// What to say of a profile whose placement was chosen under a limit: without it another might be faster.
+fn limit_of(profile: &Profile, ports: &Ports) -> Result<Option<Notice>, JobError> {
+    let session = ports.store.session(profile.session)?;
+    let config = session.map(|s| serde_json::from_value::<PlanConfig>(s.begun.config));
+    let limit = config
+        .and_then(Result::ok)
+        .and_then(|c| c.request.vram_limit);
+    Ok(limit.map(|limit| {
+        let id = profile.id;
+        info(
+            "limited-profile",
+            &format!("profile {id} keeps within the {limit} of device memory its plan was given"),
+        )
+    }))
+}
+
+/// Stock, unless the last search or benchmark of this model found that stock does not run here (case C15): then what ran
+/// instead.
 fn without_profile(
     current: &Fingerprint,
     model: &ModelInfo,
+    runtime: &Runtime,
     ports: &Ports,
     notices: &mut Vec<Notice>,
 ) -> Result<Launch, JobError> {
-    let sessions = ports.store.sessions(SESSIONS_LOOKED_AT)?;
-    let here = sessions
-        .iter()
-        .filter(|s| s.fingerprint == current.hash && s.model == model.name);
-    for line in here.filter(|s| s.kind == SessionKind::Tune) {
-        let Some(session) = ports.store.session(line.id)? else {
+    for line in chosen::ended_here(current, model, ports)? {
+        let Some(session) = chosen::of_model(&line, model, ports)? else {
             continue;
         };
-        let Some(end) = session.end.filter(|e| e.state == SessionState::Done) else {
+        let Some(instead) = instead_of_stock(&session, ports)? else {
             continue;
         };
-        if session.begun.model.digest != model.digest {
-            continue;
-        }
-        let settings = end
-            .result
-            .pointer("/baseline/settings")
-            .cloned()
-            .unwrap_or_default();
-        let settings: Settings = serde_json::from_value(settings).unwrap_or_default();
-        if settings.is_stock() {
+        let Some((settings, target)) = instead else {
             break;
-        }
-        let launch = ports
-            .space
-            .current()
-            .launch(&settings, Tool::Server)
-            .map_err(|e| JobError::new("settings", e.to_string()))?;
+        };
+        let layout = || Ok(ports.models.layout(&model.path)?);
+        let space = ports.space.current();
+        let own = settings::launch(&settings, &space, Tool::Server, runtime, layout)?;
         let text = format!(
             "no profile, and stock does not run here (session {}): started with {settings}, which does",
             line.id
@@ -179,13 +185,40 @@ fn without_profile(
             code: "stock-fails".to_owned(),
             text,
         });
-        return Ok(launch);
+        return Ok(target.joined(own, Tool::Server));
     }
     notices.push(info(
         "no-profile",
         "no profile for this model on this machine: stock settings (measure with `flux tune`)",
     ));
     Ok(Launch::default())
+}
+
+/// What ran where stock failed, and on which device.
+type Instead = Option<(Settings, Target)>;
+
+/// What a session says of stock: `None` nothing, `Some(None)` that it runs.
+fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>, JobError> {
+    match session.begun.kind {
+        SessionKind::Tune => {
+            let (Some(end), Ok(config)) = (&session.end, tune::config_of(session)) else {
+                return Ok(None);
+            };
+            // A search on a placement says nothing of stock.
+            let baseline = end.result.pointer("/baseline/settings");
+            let baseline = baseline.filter(|_| config.plan.start.is_stock()).cloned();
+            let settings: Option<Settings> = baseline.and_then(|b| serde_json::from_value(b).ok());
+            Ok(settings.map(|s| (!s.is_stock()).then_some((s, config.target))))
+        }
+        SessionKind::Plan => {
+            let Some(chosen) = chosen::read(session, ports)? else {
+                return Ok(None);
+            };
+            let ran = !chosen.stock_runs && !chosen.settings.is_stock();
+            Ok(Some(ran.then_some((chosen.settings, chosen.config.target))))
+        }
+        SessionKind::Ab => Ok(None),
+    }
 }
 
 fn choose_runtime(
@@ -256,7 +289,7 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .as_ref()
         .map_or_else(|| "not stored".to_owned(), in_words);
     let explained = |i: Introduction| Explanation {
-        describe: space.describe(&i.dimension).to_owned(),
+        describe: describe(&i.dimension, &space).to_owned(),
         setting: i.dimension,
         value: i.value,
         run_id: i.run.id,

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::flags::{self, Known};
 use crate::domain::placement::layout::ModelLayout;
-use crate::domain::placement::words;
+use crate::domain::placement::words::{self, Words};
 use crate::domain::search::{SearchSpace, Tool};
 use crate::domain::types::{Launch, Runtime, Settings};
 
-use super::message::JobError;
+use super::message::{JobError, USAGE};
 
 /// Name of the placement among settings; its value is in the words of [`words`], or [`words::FIT`].
 pub const PLACEMENT: &str = "placement";
@@ -21,6 +21,27 @@ const FIT_MARGIN: &str = "1024";
 /// The settings without a placement.
 pub fn of_space(settings: &Settings) -> Settings {
     settings.without(PLACEMENT)
+}
+
+/// The settings that are a placement.
+///
+/// # Errors
+/// Words that name none.
+pub fn placed(text: &str) -> Result<Settings, JobError> {
+    let settings = Settings::stock().with(PLACEMENT, text);
+    placement(&settings).map(|_| settings)
+}
+
+/// The placement among settings; `None` where there is none, or llama.cpp fits by itself.
+///
+/// # Errors
+/// Words that name none.
+pub fn placement(settings: &Settings) -> Result<Option<Words>, JobError> {
+    let text = settings.0.get(PLACEMENT);
+    let text = text.filter(|t| words::fitting(t).is_none());
+    text.map(|t| words::parse(t, &ContextParams::default()))
+        .transpose()
+        .map_err(|e| JobError::new(USAGE, e))
 }
 
 /// Settings as arguments and environment of one tool.
@@ -34,28 +55,45 @@ pub fn launch(
     runtime: &Runtime,
     layout: impl FnOnce() -> Result<ModelLayout, JobError>,
 ) -> Result<Launch, JobError> {
-    let wrong = |e: String| JobError::new("settings", e);
     let own = space
         .launch(&of_space(settings), tool)
-        .map_err(|e| wrong(e.to_string()))?;
-    let Some(text) = settings.0.get(PLACEMENT) else {
-        return Ok(own);
+        .map_err(|e| JobError::new("settings", e.to_string()))?;
+    let mut args = match (settings.0.get(PLACEMENT), placement(settings)?) {
+        (None, _) => return Ok(own),
+        (Some(text), None) => fit_args(tool, words::fitting(text).flatten()),
+        (Some(_), Some(read)) => {
+            let flags = match tool {
+                Tool::Bench => &runtime.bench_flags,
+                Tool::Server => &runtime.server_flags,
+            };
+            let known = Known { tool, flags };
+            flags::args(&read.placement, &read.context, &layout()?, known)
+                .map_err(|e| JobError::new("settings", e.to_string()))?
+        }
     };
-    let mut args = if let Some(margin) = words::fitting(text) {
-        fit_args(tool, margin)
-    } else {
-        let read = words::parse(text, &ContextParams::default()).map_err(wrong)?;
-        let flags = match tool {
-            Tool::Bench => &runtime.bench_flags,
-            Tool::Server => &runtime.server_flags,
-        };
-        let known = Known { tool, flags };
-        flags::args(&read.placement, &read.context, &layout()?, known)
-            .map_err(|e| wrong(e.to_string()))?
-    };
-    // What the space sets comes last and so wins: the search tunes on the placement.
+    give_way(&mut args, &own.args);
     args.extend(own.args);
     Ok(Launch { args, env: own.env })
+}
+
+/// What both a placement and a setting of the search space may say, in the words of each.
+const SAID_TWICE: [(&str, &str); 5] = [
+    ("-b", "--batch-size"),
+    ("-ub", "--ubatch-size"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-fa", "--flash-attn"),
+];
+
+/// Takes out of a placement's arguments what the search sets: llama-bench measures both values of a flag given twice.
+fn give_way(placement: &mut Vec<String>, own: &[String]) {
+    for (short, long) in SAID_TWICE {
+        if own.iter().any(|a| a == long)
+            && let Some(at) = placement.iter().position(|a| a == short)
+        {
+            placement.drain(at..at + 2);
+        }
+    }
 }
 
 /// llama-server fits by itself unless told otherwise.
@@ -68,15 +106,17 @@ fn fit_args(tool: Tool, margin: Option<&str>) -> Vec<String> {
 
 /// Do these settings leave work to a GPU? A placement may keep everything in RAM.
 pub fn offloads(settings: &Settings) -> bool {
-    let Some(text) = settings
-        .0
-        .get(PLACEMENT)
-        .filter(|t| words::fitting(t).is_none())
-    else {
-        return true;
-    };
-    let read = words::parse(text, &ContextParams::default());
-    read.map_or(true, |w| w.placement.n_gpu_layers != Some(0))
+    let placed = placement(settings).ok().flatten();
+    placed.is_none_or(|w| w.placement.n_gpu_layers != Some(0))
+}
+
+/// What a setting does, in one line.
+pub fn describe<'s>(setting: &str, space: &'s SearchSpace) -> &'s str {
+    if setting == PLACEMENT {
+        "which tensors are in the GPU's memory and which in RAM"
+    } else {
+        space.describe(setting)
+    }
 }
 
 /// Record fields that must read back for a placement.
@@ -90,13 +130,7 @@ pub fn expectations(
     let mut fields = space
         .expectations(&of_space(settings))
         .map_err(|e| JobError::new("settings", e.to_string()))?;
-    let placed = settings
-        .0
-        .get(PLACEMENT)
-        .filter(|t| words::fitting(t).is_none());
-    if let Some(text) = placed {
-        let read = words::parse(text, &ContextParams::default())
-            .map_err(|e| JobError::new("settings", e))?;
+    if let Some(read) = placement(settings)? {
         let mut expect = |field: &str, value: serde_json::Value| {
             fields.entry(field.to_owned()).or_insert(value);
         };
@@ -108,4 +142,28 @@ pub fn expectations(
         expect("type_v", read.context.type_v.into());
     }
     Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// llama-bench runs a test for every value it is given: `-ub 512 … --ubatch-size 1024` would be two tests.
+    #[test]
+    fn what_the_search_sets_replaces_what_the_placement_says() {
+        let mut placed: Vec<String> = "-ngl 24 -b 2048 -ub 512 -ctk q8_0 -ctv q8_0 -fa 1"
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
+        give_way(
+            &mut placed,
+            &["--ubatch-size".to_owned(), "1024".to_owned()],
+        );
+        assert_eq!(
+            placed.join(" "),
+            "-ngl 24 -b 2048 -ctk q8_0 -ctv q8_0 -fa 1"
+        );
+        give_way(&mut placed, &["--flash-attn".to_owned(), "off".to_owned()]);
+        assert_eq!(placed.join(" "), "-ngl 24 -b 2048 -ctk q8_0 -ctv q8_0");
+    }
 }

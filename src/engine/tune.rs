@@ -179,7 +179,7 @@ fn same_space(
 }
 
 /// The request and the plan a session was begun with.
-fn config_of(session: &Session) -> Result<TuneConfig, JobError> {
+pub(super) fn config_of(session: &Session) -> Result<TuneConfig, JobError> {
     serde_json::from_value(session.begun.config.clone()).map_err(|e| {
         let headline = format!("session {} has an unreadable plan: {e}", session.id);
         JobError::new("resume", headline)
@@ -207,6 +207,7 @@ fn search(
         );
         context.notice(NoticeLevel::Info, "resumed", kept);
     }
+    bench.tell(&config.notices, context)?;
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut tuner, context)?;
     if let Some(failure) = &outcome.failure {
@@ -214,7 +215,7 @@ fn search(
             .hint(failure.class.advice())
             .into());
     }
-    let profile = if config.request.save {
+    let profile = if config.request.save && config.start_confirmed {
         save(place, config, session, &outcome, &bench.run_ids, ports)?
     } else {
         None
@@ -223,15 +224,7 @@ fn search(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
     );
-    let document = report::tune_document(
-        session,
-        place,
-        config,
-        &outcome,
-        profile.as_ref(),
-        &bench.run_ids,
-        &overhead,
-    )?;
+    let document = report::tune_document(&bench, config, &outcome, profile.as_ref(), &overhead)?;
     Ok((super::install::to_json(&document)?, outcome.verdict))
 }
 

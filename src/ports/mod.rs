@@ -15,7 +15,7 @@ use crate::domain::doctor::Facts;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::search::SearchSpace;
 use crate::domain::settings::AppSettings;
-use crate::domain::telemetry::SeriesId;
+use crate::domain::telemetry::{AbsentSensor, SeriesId};
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
     RuntimeDevice, Timestamp,
@@ -144,6 +144,17 @@ pub trait TelemetrySource: Send {
 
     /// The sensors' values now, in their metrics' units. What cannot be read is absent, never zero.
     fn sample(&mut self) -> Vec<(SeriesId, f64)>;
+
+    /// Values too slow to read every tick, read where a repetition begins or ends and at the ends of a run: energy
+    /// counters that cost milliseconds. What `sample` reads already is not read again.
+    fn at_boundary(&mut self) -> Vec<(SeriesId, f64)> {
+        Vec::new()
+    }
+
+    /// Sensors that it looked for and cannot use, as far as it knows by now.
+    fn absent(&self) -> Vec<AbsentSensor> {
+        Vec::new()
+    }
 }
 
 /// The sensors of this machine.

@@ -377,8 +377,13 @@ fn ranked(story: &Story, label: &str, settings: &Settings, runs: &[&StoredRun]) 
     let is_best = best(story).is_some_and(|best| best == settings);
     let stock = settings.is_stock().then(|| "Stock defaults".to_owned());
     let name = stock.or_else(|| added(story, settings));
+    let beyond = if is_baseline {
+        Settings::stock()
+    } else {
+        story.baseline()
+    };
     RankingRow {
-        label: name.unwrap_or_else(|| settings_words(settings)),
+        label: name.unwrap_or_else(|| settings_words(&settings.beyond(&beyond))),
         emphasised: is_baseline || is_best,
         // The request goal has no repetitions of its own: its runs are the samples.
         values: if values.is_empty() { means } else { values },

@@ -21,7 +21,7 @@ pub enum Order {
     /// As if its key were pressed.
     Ui(UiCommand),
     /// Starts a job.
-    Start(Command),
+    Start(Box<Command>),
     /// Stops the measuring job.
     Stop(CancelMode),
     /// Stops the errand.
@@ -30,6 +30,13 @@ pub enum Order {
     SettingsChanged,
     /// Leaves, whatever runs.
     Leave,
+}
+
+impl Order {
+    /// Starts a job.
+    pub fn start(command: Command) -> Self {
+        Self::Start(Box::new(command))
+    }
 }
 
 /// What a page may use beside the state.
@@ -160,7 +167,7 @@ impl App {
     fn carry_out(&mut self, order: Order, ctx: &Context) {
         match order {
             Order::Ui(command) => self.command(command, ctx),
-            Order::Start(command) => self.start(command),
+            Order::Start(command) => self.start(*command),
             Order::Stop(mode) => {
                 if let Some(job) = &mut self.state.job {
                     job.stopping = Some(mode);

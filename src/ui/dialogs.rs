@@ -17,7 +17,10 @@ pub fn show(ctx: &Context, state: &mut AppState, cx: &mut Cx) {
         Dialog::Palette { text, marked } => palette(ctx, state, cx, text, marked),
         Dialog::Keys => keys(ctx),
         Dialog::Closing => closing(ctx, cx),
-        Dialog::Stopping => stopping(ctx, cx),
+        Dialog::Stopping => {
+            let goes_on = state.job.as_ref().is_some_and(|j| j.kind == "tune");
+            stopping(ctx, cx, goes_on)
+        }
     };
     if !keep {
         state.dialog = Dialog::None;
@@ -145,13 +148,21 @@ fn closing(ctx: &Context, cx: &mut Cx) -> bool {
     })
 }
 
-fn stopping(ctx: &Context, cx: &mut Cx) -> bool {
-    dialog(ctx, "stopping", 440.0, |ui| {
-        section(ui, "Stop this tuning?");
-        label(
-            ui,
+fn stopping(ctx: &Context, cx: &mut Cx, goes_on: bool) -> bool {
+    let (question, kept) = if goes_on {
+        (
+            "Stop this tuning?",
             "Every finished run is kept, and the tuning can go on later.",
-        );
+        )
+    } else {
+        (
+            "Stop this benchmark?",
+            "Every finished run is kept, and predictions learn from it.",
+        )
+    };
+    dialog(ctx, "stopping", 440.0, |ui| {
+        section(ui, question);
+        label(ui, kept);
         ui.add_space(space::S);
         let mut keep = true;
         ui.horizontal(|ui| {

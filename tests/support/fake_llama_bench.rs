@@ -13,7 +13,7 @@ mod fake_config;
 #[path = "scripted_http.rs"]
 mod scripted_http;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,6 +67,7 @@ struct Args {
     repetitions: u32,
     progress: bool,
     verbose: bool,
+    given: BTreeSet<&'static str>,
 }
 
 fn main() -> ExitCode {
@@ -160,6 +161,7 @@ fn parse(config: &Config, given: &[String]) -> Result<Args, String> {
         repetitions: 5,
         progress: false,
         verbose: false,
+        given: BTreeSet::new(),
     };
     let mut rest = given.iter();
     while let Some(flag) = rest.next() {
@@ -193,6 +195,10 @@ fn set(args: &mut Args, flag: &str, value: &str) -> Result<(), String> {
             // A comma means several tests (case C06); only the split is followed here.
             if *field == "tensor_split" {
                 args.splits = value.split(',').map(str::to_owned).collect();
+            }
+            // The tool would measure both values; nothing of Flux asks for that.
+            if !args.given.insert(field) {
+                return Err(format!("{flag}, given twice"));
             }
             args.fields.insert((*field).to_owned(), typed(field, value));
         }

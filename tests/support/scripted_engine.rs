@@ -384,6 +384,11 @@ impl Desk {
         self.ports.runtimes = Builds::fixed(vec![runtime]);
     }
 
+    /// Its build lists these devices.
+    pub fn lists(&mut self, devices: &[(&str, &str)]) {
+        self.ports.runtimes = Builds::fixed(vec![self.bed.fake.runtime(devices)]);
+    }
+
     /// Without a build, until one is installed this way.
     pub fn lacks_runtime(
         &mut self,

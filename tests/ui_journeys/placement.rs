@@ -1,10 +1,15 @@
 //! The Placement page: what a click, a slider and a row do, by role and label.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use eframe::egui::{Key, Modifiers, Theme, Vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 
+use flux::ports::Store as _;
+
 use crate::app::{Stage, TARGET};
-use crate::scripted_engine::{Answer, Desk};
+use crate::scripted_engine::{Answer, Desk, Gate};
 
 /// A card of 8 GB, beside 16 GB of RAM.
 const MACHINE: &str = "rx580-2048sp";
@@ -204,4 +209,54 @@ fn measuring_the_candidates_is_a_job_that_ends() {
     // The scripted runner generates 20 tokens a second whatever it is asked: the fit follows it.
     stage.must_show("20.0 predicted, 19.99 ± 0.02 measured");
     stage.must_show("fitted");
+}
+
+#[test]
+fn a_benchmark_shows_what_it_does_and_can_be_stopped() {
+    let gate = Gate::new(2);
+    let mut desk = Desk::new(gate.script());
+    desk.moves_to(MACHINE);
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.key(Modifiers::NONE, Key::Num4);
+    stage.dialogs.answer(desk.synthesised("qwen3-4b"));
+    stage.click("Choose a file…");
+    stage.click("Benchmark these");
+    gate.wait();
+    stage.until("2 of ");
+    let button = stage.harness.get_by_label("Benchmark these");
+    let why = button.accesskit_node().description();
+    assert_eq!(why.as_deref(), Some("something else is running"));
+    stage.click("Cancel…");
+    stage.must_show("Stop this benchmark?");
+    stage.click("Stop after this run");
+    stage.must_show("Stopping: what was measured is kept");
+    gate.open();
+    stage.until_ended();
+    assert_eq!(desk.store.runs(1).unwrap().len(), 3);
+    assert!(!stage.shows("Stopping: what was measured is kept"));
+}
+
+/// Arguments of the living process of a program in `dir`.
+fn arguments(dir: &Path) -> String {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let of_dir = |path: &PathBuf| {
+        fs::read_link(path.join("exe")).is_ok_and(|program| program.starts_with(dir))
+    };
+    let process = processes.map(|p| p.path()).find(of_dir).unwrap();
+    let words = fs::read(process.join("cmdline")).unwrap();
+    String::from_utf8(words).unwrap().replace('\0', " ")
+}
+
+#[test]
+fn a_plan_is_served_as_it_is_shown() {
+    let (desk, mut stage) = over("gemma3-12b");
+    press(&mut stage, "Layers on the GPU", Key::Home);
+    stage.click("Use this plan");
+    stage.until("Answers on http://127.0.0.1:");
+    let served = arguments(desk.bed.fake.dir());
+    assert!(served.contains(" -ngl 0 "), "{served}");
+    stage.click("Stop server");
+    while stage.shows("Answers on") {
+        stage.hear();
+    }
 }

@@ -31,6 +31,9 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
     let request = request(args, &ports)?;
     if dry {
         let document = prepare::dry_run(&request, &ports)?;
+        for notice in &document.notices {
+            output.notice(notice);
+        }
         return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
     let mut jobs = Jobs::start(ports)?;
@@ -108,6 +111,7 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         processes,
         time_limit_secs: args.time_limit,
         only: args.only,
+        placement: args.placement,
         prompt_tokens,
         generated_tokens: gen_tokens,
         depth,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::domain::text::{clean, settings_words, shell_command};
+use crate::domain::text::{clean, settings_phrase, settings_words, shell_command};
 use crate::engine::report::DryRun;
 
 use super::refusals;
@@ -12,6 +12,9 @@ use super::table::{Align, Table};
 /// The plan as text.
 pub fn dry_run(document: &DryRun, style: Style) -> String {
     let mut text = format!("{}\n", style.heading(&document.summary()));
+    if !document.start.is_stock() {
+        let _ = writeln!(text, "On {}", settings_phrase(&document.start));
+    }
     if !document.tests.is_empty() {
         let _ = writeln!(
             text,
@@ -26,7 +29,7 @@ pub fn dry_run(document: &DryRun, style: Style) -> String {
     ]);
     for candidate in &document.candidates {
         table.row([
-            settings_words(&candidate.settings),
+            settings_words(&candidate.settings.beyond(&document.start)),
             shell_command(&candidate.launch.env, &candidate.launch.args),
             clean(&candidate.description),
         ]);

@@ -129,6 +129,11 @@ fn candidates(document: &TuneDocument, context: Context) -> String {
     let mut ranked: Vec<&CandidateDocument> = document.candidates.iter().collect();
     let key = |c: &CandidateDocument| c.change_pct.unwrap_or(f64::NEG_INFINITY);
     ranked.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    let start = document
+        .baseline
+        .as_ref()
+        .map(|b| b.settings.clone())
+        .unwrap_or_default();
     let labels = labels(&ranked);
     let mut table = Table::new(&[
         ("#", Align::Right),
@@ -140,7 +145,7 @@ fn candidates(document: &TuneDocument, context: Context) -> String {
     for candidate in ranked {
         table.row([
             candidate.id.to_string(),
-            settings_words(&candidate.settings),
+            settings_words(&candidate.settings.beyond(&start)),
             candidate
                 .change_pct
                 .map_or_else(String::new, |pct| change(pct, 1)),
@@ -354,9 +359,9 @@ mod tests {
         for key in ["profile", "confirmation"] {
             document[key] = Value::Null;
         }
-        document["baseline"]["settings"] = json!({"graphics-queue": "on"});
         let said = |document: &Value| shown(document, CONTEXT);
         assert!(said(&document).starts_with("Nothing beat stock in screening: stock stays\n"));
+        document["baseline"]["settings"] = json!({"graphics-queue": "on"});
         document["baseline"]["stock_failure"] = json!({"class": "device-creation", "detail": ""});
         assert!(said(&document).starts_with(
             "Stock does not run here; graphics queue on does, and nothing beat it in screening\n"

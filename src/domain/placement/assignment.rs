@@ -179,6 +179,15 @@ impl Placement {
         }
     }
 
+    /// Are there weights in RAM that every token reads? The embedding table, of which a token reads a row, always is.
+    pub fn keeps_weights_in_ram(&self, layout: &ModelLayout, devices: usize) -> bool {
+        let mut read = layout
+            .tensors
+            .iter()
+            .filter(|t| t.class != TensorClass::Embedding);
+        read.any(|t| self.home(t, layout, devices) == Home::Host)
+    }
+
     /// Where a layer's KV cache is kept.
     pub fn cache_home(&self, layer: u32, n_layer: u32, devices: usize) -> Home {
         if self.kv_on_host {

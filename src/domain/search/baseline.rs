@@ -107,18 +107,21 @@ pub(super) struct Baseline<'h> {
 }
 
 impl<'h> Baseline<'h> {
-    /// Warms up and measures stock; where that fails, the fallbacks in order.
+    /// Warms up and measures what the search starts from; where that fails, the fallbacks in order.
     pub fn establish(session: &mut Session<'h>, plan: &TunePlan) -> Known<Self> {
         session.enter(Stage::Baseline);
         let mut stock_failure: Option<Failure> = None;
-        for settings in std::iter::once(&Settings::stock()).chain(&plan.fallbacks) {
+        for settings in std::iter::once(&plan.start).chain(&plan.fallbacks) {
             match Self::try_settings(session, plan, settings)? {
                 Ok(mut baseline) => {
                     if let Some(failure) = &stock_failure {
                         session.remark(
                             true,
                             "stock-failed",
-                            format!("stock failed ({failure}); the baseline is {settings}"),
+                            format!(
+                                "{} failed ({failure}); the baseline is {settings}",
+                                plan.start
+                            ),
                         );
                     }
                     baseline.stock_failure = stock_failure;
@@ -127,8 +130,8 @@ impl<'h> Baseline<'h> {
                 Err(failure) => stock_failure = stock_failure.or(Some(failure)),
             }
         }
-        let failure = stock_failure.unwrap_or_else(|| unreachable!("stock was tried"));
-        let reason = format!("no baseline runs here: stock failed ({failure})");
+        let failure = stock_failure.unwrap_or_else(|| unreachable!("the start was tried"));
+        let reason = format!("no baseline runs here: {} failed ({failure})", plan.start);
         Err(Halt::Stops(failure, reason))
     }
 

@@ -18,11 +18,7 @@ pub(super) fn reduce<'h>(
     session.enter(Stage::DropOne);
     let whole = search.candidates[finalist].settings.clone();
     let baseline = search.baseline.settings.clone();
-    let own = whole
-        .0
-        .iter()
-        .filter(|(d, v)| baseline.0.get(*d) != Some(*v));
-    let own: Vec<String> = own.map(|(d, _)| d.clone()).collect();
+    let own: Vec<String> = whole.beyond(&baseline).0.into_keys().collect();
     let mut kept = finalist;
     if own.len() < 2 {
         return Ok(kept);

@@ -47,6 +47,8 @@ pub struct PlanInput {
     pub processes: Option<u32>,
     /// Seconds of measuring after which no further candidate is started.
     pub time_limit_secs: Option<f64>,
+    /// What every arm starts from: stock, or the placement that the settings are searched on.
+    pub start: Settings,
     /// The settings of a stale profile: the first candidate.
     pub first_candidate: Option<Settings>,
     /// Further baselines for when stock fails, after those the search space marks.
@@ -67,6 +69,7 @@ impl PlanInput {
             repetitions: None,
             processes: None,
             time_limit_secs: None,
+            start: Settings::stock(),
             first_candidate: None,
             fallbacks: Vec::new(),
             memory_limits: BTreeMap::new(),
@@ -104,9 +107,12 @@ pub struct TunePlan {
     pub time_limit_secs: Option<f64>,
     /// Most processes of the session.
     pub max_processes: u32,
+    /// What every arm starts from: stock, or the placement that the settings are searched on.
+    #[serde(default)]
+    pub start: Settings,
     /// The settings of a stale profile: the first candidate.
     pub first_candidate: Option<Settings>,
-    /// Baselines for when stock fails, in order.
+    /// Baselines for when the start fails, in order.
     pub fallbacks: Vec<Settings>,
     /// Device memory a winner may use, by llama.cpp's device name.
     pub memory_limits: BTreeMap<String, Bytes>,
@@ -136,10 +142,9 @@ impl TunePlan {
             d.values
                 .iter()
                 .filter(|v| v.fallback)
-                .map(|v| Settings::stock().with(&d.id, &v.id))
+                .map(|v| input.start.with(&d.id, &v.id))
         });
-        let mut fallbacks: Vec<Settings> = marked.collect();
-        fallbacks.extend(input.fallbacks);
+        let fallbacks: Vec<Settings> = marked.chain(input.fallbacks).collect();
         // Asking for more processes than the method plans with is the user's right: the session grows by them.
         let asked = input.processes.unwrap_or(0);
         let extra = 2 * asked.saturating_sub((CONFIRMATION_RESERVE - 1) / 2);
@@ -164,6 +169,7 @@ impl TunePlan {
             processes: input.processes,
             time_limit_secs: input.time_limit_secs,
             max_processes: MAX_PROCESSES + extra,
+            start: input.start,
             first_candidate: input.first_candidate,
             fallbacks,
             memory_limits: input.memory_limits,

@@ -258,8 +258,8 @@ impl TunePlan {
         let introduced_by = decision.winner.as_ref().map(|w| introductions(w, &search));
         let reason = match &search.baseline.stock_failure {
             Some(failure) => format!(
-                "stock failed ({failure}); the baseline is {}; {}",
-                search.baseline.settings, decision.reason
+                "{} failed ({failure}); the baseline is {}; {}",
+                search.plan.start, search.baseline.settings, decision.reason
             ),
             None => decision.reason,
         };

@@ -1,5 +1,6 @@
 //! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
 
+pub mod energy;
 mod ring;
 
 use serde::{Deserialize, Serialize};
@@ -135,6 +136,15 @@ pub struct SeriesId {
     pub source: String,
     /// What is read.
     pub metric: Metric,
+}
+
+/// A sensor that is not there or cannot be believed, remembered with the reason (cases C23, C24, C27).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsentSensor {
+    /// What it would read.
+    pub series: SeriesId,
+    /// Why not, in a few words: `not supported by this GPU`, `no permission`, `always 0 W`.
+    pub reason: String,
 }
 
 /// One value of one series.

@@ -30,11 +30,11 @@ pub fn verdict_title(label: &str, comparison: &Comparison) -> String {
 pub const NOT_DECIDED: &str = "Inconclusive: nothing could be confirmed";
 
 /// The sentence where nothing was worth confirming. Stock cannot stay where it does not run (case C15).
-pub fn nothing_beat(baseline: &Settings, stock_runs: bool) -> String {
-    if stock_runs {
-        return "Nothing beat stock in screening: stock stays".to_owned();
-    }
+pub fn nothing_beat(baseline: &Settings, start_runs: bool) -> String {
     let words = settings_phrase(baseline);
+    if start_runs {
+        return format!("Nothing beat {words} in screening: {words} stays");
+    }
     format!("Stock does not run here; {words} does, and nothing beat it in screening")
 }
 
@@ -92,6 +92,11 @@ mod tests {
         assert_eq!(
             nothing_beat(&Settings::stock(), true),
             "Nothing beat stock in screening: stock stays"
+        );
+        let placed = Settings::stock().with("placement", "ngl=24 ub=512");
+        assert_eq!(
+            nothing_beat(&placed, true),
+            "Nothing beat placement ngl=24 ub=512 in screening: placement ngl=24 ub=512 stays"
         );
         assert_eq!(
             nothing_beat(&queue, false),

@@ -98,6 +98,21 @@ impl Settings {
         next.0.remove(dimension);
         next
     }
+
+    /// What is set here and is not, or is otherwise, in `base`.
+    #[must_use]
+    pub fn beyond(&self, base: &Self) -> Self {
+        let own = self.0.iter().filter(|(d, v)| base.0.get(*d) != Some(*v));
+        Self(own.map(|(d, v)| (d.clone(), v.clone())).collect())
+    }
+
+    /// The same settings with those of `other`, which win.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.0.extend(other.0.clone());
+        both
+    }
 }
 
 /// `stock`, or `graphics-queue=on ubatch=1024`.

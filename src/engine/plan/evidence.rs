@@ -96,7 +96,7 @@ pub(super) fn stored(
 /// RPC servers a session used.
 fn servers(session: i64, ports: &Ports) -> Result<Vec<String>, JobError> {
     let found = ports.store.session(session)?;
-    let named = found.and_then(|s| s.begun.config.get("rpc").cloned());
+    let named = found.and_then(|s| s.begun.config.pointer("/target/rpc").cloned());
     Ok(named
         .and_then(|v| serde_json::from_value(v).ok())
         .unwrap_or_default())

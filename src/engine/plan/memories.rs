@@ -7,7 +7,7 @@ use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::{Backend, Bytes, Machine, ModelInfo, Runtime, RuntimeDevice};
 
 use super::super::message::{JobError, USAGE};
-use super::super::prepare::gpu_of;
+use super::super::target::{gpu_of, is_none};
 use super::PlanRequest;
 
 /// RAM left to the system and other programs.
@@ -81,9 +81,8 @@ fn wanted(listed: &[RuntimeDevice], named: &[String]) -> Result<Vec<RuntimeDevic
     if named.is_empty() {
         return Ok(listed.to_vec());
     }
-    let none = |name: &str| name.eq_ignore_ascii_case("cpu") || name.eq_ignore_ascii_case("none");
     let mut found = Vec::new();
-    for name in named.iter().filter(|n| !none(n)) {
+    for name in named.iter().filter(|n| !is_none(n)) {
         let device = listed.iter().find(|d| d.id.eq_ignore_ascii_case(name));
         found.push(device.cloned().ok_or_else(|| {
             let known: Vec<&str> = listed.iter().map(|d| d.id.as_str()).collect();

@@ -203,7 +203,7 @@ impl TuneDocument {
         let saved = self.profile.as_ref().map(|p| &p.settings);
         match (self.comparison(), saved.or(confirmed)) {
             (Some(comparison), Some(settings)) => {
-                text::verdict_sentence(&text::settings_words(settings), comparison)
+                text::verdict_sentence(&self.subject(settings), comparison)
             }
             _ if self.verdict == Some(Verdict::Inconclusive) => text::NOT_DECIDED.to_owned(),
             _ => match &self.baseline {
@@ -212,6 +212,18 @@ impl TuneDocument {
                 }
                 None => text::nothing_beat(&Settings::stock(), true),
             },
+        }
+    }
+
+    /// Settings in words; beside a baseline that is not stock, what is more than it.
+    fn subject(&self, settings: &Settings) -> String {
+        let baseline = self.confirmation.as_ref().map(|c| &c.baseline);
+        match baseline.filter(|b| !b.is_stock()) {
+            Some(baseline) => {
+                let more = text::settings_words(&settings.beyond(baseline));
+                format!("{more} on top of {}", text::settings_phrase(baseline))
+            }
+            None => text::settings_words(settings),
         }
     }
 
@@ -264,6 +276,9 @@ pub struct AbDocument {
     pub verdict: Option<Verdict>,
     /// Why, in one sentence.
     pub reason: String,
+    /// What the benchmark of a plan chose: the settings to use from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Settings>,
     /// Notices.
     pub notices: Vec<Notice>,
     /// Where the time went.
@@ -320,6 +335,12 @@ pub struct DryRun {
     pub goal: Option<Goal>,
     /// Labels of the tests of each run.
     pub tests: Vec<String>,
+    /// What every arm starts from.
+    #[serde(skip_serializing_if = "Settings::is_stock")]
+    pub start: Settings,
+    /// Things worth saying before it begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
     /// What would be tried.
     pub candidates: Vec<DryCandidate>,
     /// What would not, and why.
@@ -339,6 +360,8 @@ impl Default for DryRun {
             model: String::new(),
             goal: None,
             tests: Vec::new(),
+            start: Settings::stock(),
+            notices: Vec::new(),
             candidates: Vec::new(),
             refused: Vec::new(),
             processes: None,

@@ -1,9 +1,8 @@
 //! From a confirmed winner to a stored profile: at the end of a search, or later from its stored runs (paper section 2.3).
 
 use crate::domain::search::{Driver, SearchSpace, Step, Tool, TuneOutcome, Tuner};
-use crate::domain::types::{Profile, Verdict};
+use crate::domain::types::{Profile, Settings, Verdict};
 use crate::engine::Ports;
-use crate::engine::measure::joined;
 use crate::engine::message::JobError;
 use crate::engine::prepare::{TuneConfig, Workplace};
 use crate::engine::report::{self, TuneDocument};
@@ -49,6 +48,9 @@ fn replayed(
         return Err(no_winner(session.id));
     }
     let config = config_of(session)?;
+    if !config.start_confirmed {
+        return Err(unconfirmed(session.id, &config.plan.start));
+    }
     let stored = ports.store.runs(session.id)?;
     let runs = stored.iter().map(|s| (&s.planned, &s.run));
     let driver: Tuner = Driver::resume(config.plan.clone(), runs)
@@ -64,6 +66,14 @@ fn no_winner(session: i64) -> JobError {
         "no-winner",
         format!("session {session} confirmed no settings as faster: there is nothing to save"),
     )
+}
+
+fn unconfirmed(session: i64, start: &Settings) -> JobError {
+    let headline = format!(
+        "session {session} searched on {start}, which was not confirmed against stock: nothing was saved"
+    );
+    JobError::new("unconfirmed-placement", headline)
+        .hint("confirm the placement with `flux plan --bench`, then tune again")
 }
 
 /// The stored result says from now on what was saved.
@@ -108,12 +118,6 @@ pub(super) fn save(
     if let Some(stored) = stored.into_iter().find(|p| p.session == session) {
         return Ok(Some(stored));
     }
-    let launch = |tool| {
-        place
-            .space
-            .launch(&settings, tool)
-            .map_err(|e| JobError::new("settings", e.to_string()))
-    };
     let mut profile = Profile {
         id: 0,
         session,
@@ -121,8 +125,8 @@ pub(super) fn save(
         runtime_digest: place.runtime.digest.clone(),
         model_digest: place.model.digest.clone(),
         goal: config.request.goal,
-        bench: joined(&place.target, launch(Tool::Bench)?),
-        server: joined(&place.target, launch(Tool::Server)?),
+        bench: place.launch(&settings, Tool::Bench, ports)?,
+        server: place.launch(&settings, Tool::Server, ports)?,
         settings: settings.clone(),
         created_at: ports.clock.now(),
         simulated: place.machine.simulated,

@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::planner::{Candidate, Tier};
 use crate::domain::placement::words::{FIT, Spoken};
-use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, plan};
+use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
 use crate::domain::types::{Backend, PlannedRun, Profile, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
 
 use crate::engine::Ports;
 use crate::engine::install::to_json;
 use crate::engine::job::{Ended, JobContext};
-use crate::engine::measure::{Bench, joined};
+use crate::engine::measure::Bench;
 use crate::engine::message::{JobError, StageInfo};
 use crate::engine::prepare::Workplace;
 use crate::engine::report::{
     self, AbDocument, ArmDocument, ConfirmationDocument, ModelDocument, Overhead,
 };
-use crate::engine::settings::{PLACEMENT, launch};
+use crate::engine::settings::PLACEMENT;
+use crate::engine::target::Target;
 use crate::engine::tune::{begin, close};
 pub use arm::ArmResult;
 use arm::result;
@@ -39,6 +40,15 @@ const NEAR: f64 = 1.15;
 const REPETITIONS: u32 = 3;
 /// Processes per arm of each confirmation, unless told otherwise: the method's fewest.
 const PROCESSES: u32 = 4;
+/// What a benchmark was begun with, as its session keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanConfig {
+    /// As asked for.
+    pub request: PlanRequest,
+    /// Where the arms run.
+    pub target: Target,
+}
+
 /// What benchmarking came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
@@ -94,7 +104,10 @@ pub fn perform(
         &place,
         SessionKind::Plan,
         request.goal,
-        to_json(request)?,
+        to_json(&PlanConfig {
+            request: request.clone(),
+            target: place.target.clone(),
+        })?,
         ports,
     )?;
     let expected = 2 + FIRST + NEIGHBOURS + 6 * PROCESSES as usize;
@@ -133,7 +146,7 @@ pub fn perform(
 
 /// Where the arms run, with other machines' servers where they were named.
 fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError> {
-    let device = (!request.devices.is_empty()).then(|| request.devices.join("/"));
+    let device = (!request.devices.is_empty()).then(|| request.devices.join(","));
     let mut place = Workplace::read(
         &request.model,
         request.runtime.as_deref(),
@@ -142,11 +155,7 @@ fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError
         ports,
     )?;
     if !request.rpc.is_empty() {
-        place
-            .target
-            .launch
-            .args
-            .extend(["--rpc".to_owned(), request.rpc.join(",")]);
+        place.target.rpc.clone_from(&request.rpc);
         place.target.backend = Backend::Rpc;
     }
     Ok(place)
@@ -326,16 +335,7 @@ impl Session<'_, '_> {
         let Some(verdict) = confirmed.filter(|_| won) else {
             return Ok(None);
         };
-        let written = |tool| {
-            let layout = || Ok(ports.models.layout(&place.model.path)?);
-            launch(
-                &document.settings,
-                &place.space,
-                tool,
-                &place.runtime,
-                layout,
-            )
-        };
+        let written = |tool| place.launch(&document.settings, tool, ports);
         let profile = Profile {
             id: 0,
             session: self.bench.session,
@@ -343,8 +343,8 @@ impl Session<'_, '_> {
             runtime_digest: place.runtime.digest.clone(),
             model_digest: place.model.digest.clone(),
             goal: self.request.goal,
-            bench: joined(&place.target, written(crate::domain::search::Tool::Bench)?),
-            server: joined(&place.target, written(crate::domain::search::Tool::Server)?),
+            bench: written(Tool::Bench)?,
+            server: written(Tool::Server)?,
             settings: document.settings.clone(),
             created_at: ports.clock.now(),
             simulated: place.machine.simulated,
@@ -397,6 +397,7 @@ impl Session<'_, '_> {
             confirmation: last.map(report::confirmation_document),
             verdict: bench.verdict,
             reason: bench.reason.clone(),
+            chosen: Some(bench.settings.clone()),
             notices: Vec::new(),
             overhead: Some(overhead),
         }

@@ -119,7 +119,7 @@ fn with_profile(
                 .primary()
                 .unless(busy);
             if ui.add(serve).clicked() {
-                cx.order(Order::Start(serve_command(view)));
+                cx.order(Order::start(serve_command(view)));
             }
         }
         if ui

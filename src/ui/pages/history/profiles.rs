@@ -83,7 +83,7 @@ fn actions(ui: &mut Ui, line: &ProfileLine, state: &mut AppState, cx: &mut Cx) {
             .add(Press::new("Run server").icon(Icon::Server).unless(busy))
             .clicked()
     {
-        cx.order(Order::Start(Command::Serve(RunRequest {
+        cx.order(Order::start(Command::Serve(RunRequest {
             model: line.model_path.clone(),
             runtime: None,
             goal: Some(profile.goal),

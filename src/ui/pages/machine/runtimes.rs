@@ -173,7 +173,7 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
     };
     let words = format!("llama.cpp for {}, into Flux's data folder", backend.name());
     if ui.add(install.tooltip(words)).clicked() {
-        cx.order(Order::Start(Command::Install(backend)));
+        cx.order(Order::start(Command::Install(backend)));
     }
 }
 

@@ -330,7 +330,7 @@ fn benchmark(page: &State, cx: &mut Cx) {
         allow_kv_quant: page.limits.allow_kv_quant,
         ..asked.clone()
     };
-    cx.order(Order::Start(Command::Plan(Box::new(request))));
+    cx.order(Order::start(Command::Plan(Box::new(request))));
 }
 
 /// The benchmark that runs, or why the last one ended early.
@@ -397,7 +397,7 @@ fn command(page: &State, model: &Model) -> Result<String, JobError> {
 /// Starts the server with exactly this placement.
 fn use_plan(state: &mut AppState, cx: &mut Cx, model: &Model) {
     match server_args(&state.placement, model) {
-        Ok(extra) => cx.order(Order::Start(Command::Serve(RunRequest {
+        Ok(extra) => cx.order(Order::start(Command::Serve(RunRequest {
             model: model.base.layout.info.path.clone(),
             runtime: model.base.runtime.as_ref().map(|r| r.name.clone()),
             goal: None,

@@ -2,7 +2,7 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::text::{clean, count, setting_title, span};
+use crate::domain::text::{capitalised, clean, count, setting_title, settings_words, span};
 use crate::engine::report::DryRun;
 use crate::report::findings::not_tried;
 use crate::ui::app::Cx;
@@ -100,7 +100,7 @@ fn tried(ui: &mut Ui, plan: &DryRun, height: f32) {
         let mut dimensions: Vec<(String, Vec<String>, String)> = Vec::new();
         for candidate in &plan.candidates {
             // A candidate may bring another setting it needs: the one it is about is the one described.
-            let Some((dimension, value)) = about(candidate.settings.0.iter(), &dimensions) else { continue };
+            let Some((dimension, value)) = about(candidate.settings.beyond(&plan.start).0.iter(), &dimensions) else { continue };
             match dimensions.iter_mut().find(|(known, ..)| *known == dimension) {
                 Some((_, values, _)) => values.push(value),
                 None => dimensions.push((dimension, vec![value], candidate.description.clone())),
@@ -154,9 +154,12 @@ fn effort(ui: &mut Ui, plan: &DryRun, state: &AppState) {
             Some(secs) => status(ui, Icon::Clock, t.accent, &format!("About {}, from past runs of this model", span(secs))),
             None => status(ui, Icon::Clock, t.muted, "How long a run takes is known after the first one"),
         }
+        for notice in &plan.notices {
+            status(ui, Icon::Info, t.accent, &capitalised(&clean(&notice.text)));
+        }
         if let Some(minutes) = Some(state.tune.limit_minutes).filter(|m| *m > 0) {
             status(ui, Icon::Clock, t.muted, &format!("No further candidate after {minutes} min"));
         }
-        caption(ui, "Stock is measured at the start, the middle and the end. The best is then confirmed against stock, interleaved A-B-B-A, and kept only if the whole 95 % interval of its gain lies above 1 %.");
+        caption(ui, format!("{} is measured at the start, the middle and the end. The best is then confirmed against it, interleaved A-B-B-A, and kept only if the whole 95 % interval of its gain lies above 1 %.", settings_words(&plan.start)));
     });
 }

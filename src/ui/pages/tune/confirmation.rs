@@ -3,7 +3,8 @@
 use eframe::egui::Ui;
 
 use crate::chart::{Cell, CellState, Intervals, Role, Samples, Strip};
-use crate::domain::text::{clean, count, quantity, settings_words};
+use crate::domain::text::{clean, count, quantity, settings_phrase, settings_words};
+use crate::domain::types::{Settings, Side};
 use crate::report::figures::{arm_rows, cell, interval_row, metric_title};
 use crate::ui::charts;
 use crate::ui::state::{JobView, LiveConfirmation, StoredLine};
@@ -39,8 +40,9 @@ pub fn cards(ui: &mut Ui, job: &JobView) {
             caption(
                 ui,
                 format!(
-                    "A stock · B {} · a fresh process each",
-                    settings_words(&live.settings)
+                    "A {} · B {} · a fresh process each",
+                    settings_phrase(&baseline(live)),
+                    settings_words(&live.settings.beyond(&baseline(live)))
                 ),
             );
         });
@@ -61,7 +63,7 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
         || "band ±1 %: below it nothing is kept".to_owned(),
         |pct| format!("band ±1 %: below it nothing is kept · smallest effect this plan can see: {pct:.1} %"),
     );
-    Card::new("Change against stock so far")
+    Card::new("Change against the baseline so far")
         .caption(smallest)
         .show(ui, |ui| {
             let Some(so_far) = live.so_far() else {
@@ -85,6 +87,14 @@ fn interval(ui: &mut Ui, live: &LiveConfirmation, label: &str, role: Role) {
 /// The mean of a run in the unit people read.
 fn value(run: &StoredLine, label: &str) -> Option<f64> {
     Some(quantity(label, run.score()?).0)
+}
+
+/// What arm A runs: stock until its first run tells otherwise.
+fn baseline(live: &LiveConfirmation) -> Settings {
+    let mut of_arm_a = live.runs.iter().filter(|r| r.planned.side == Some(Side::A));
+    of_arm_a
+        .next()
+        .map_or_else(Settings::stock, |r| r.planned.settings.clone())
 }
 
 fn strip(live: &LiveConfirmation, running: bool, role: Role, label: &str) -> Strip {
@@ -113,7 +123,7 @@ fn samples(live: &LiveConfirmation, role: Role, label: &str) -> Samples {
         Some((side, run.seq, value(run, label)?))
     });
     Samples {
-        rows: arm_rows("Stock", role, runs),
+        rows: arm_rows(&settings_words(&baseline(live)), role, runs),
         unit: quantity(label, 1.0).1.to_owned(),
     }
 }
@@ -124,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::types::{PlannedRun, Settings, Side, Stage};
+    use crate::domain::types::{PlannedRun, Stage};
 
     fn live() -> LiveConfirmation {
         let run = StoredLine {

@@ -261,7 +261,7 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
     form.looking_at = None;
     form.running = Some(request.clone());
     form.step = Step::Screening;
-    cx.order(Order::Start(Command::Tune(request)));
+    cx.order(Order::start(Command::Tune(request)));
 }
 
 /// Goes on with a stored session that was paused, cancelled or broken off.

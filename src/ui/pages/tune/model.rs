@@ -361,7 +361,7 @@ fn synthesise(state: &mut AppState, cx: &mut Cx) {
         take_model(state, cx.link, &path);
         return;
     }
-    cx.order(Order::Start(Command::Synth(SynthRequest {
+    cx.order(Order::start(Command::Synth(SynthRequest {
         shape,
         output,
         sparse: false,

@@ -102,7 +102,7 @@ fn copy_command(state: &AppState, link: &Link) {
 
 fn run_server(state: &AppState, cx: &mut Cx) {
     if let Some(request) = request(state) {
-        cx.order(Order::Start(Command::Serve(request)));
+        cx.order(Order::start(Command::Serve(request)));
     }
 }
 

@@ -59,7 +59,7 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
         .map(|run| run.planned.settings.clone());
     let mut rows: Vec<Row> = by_settings
         .iter()
-        .map(|(settings, runs)| row(settings, runs, Some(*settings) == baseline.as_ref()))
+        .map(|(settings, runs)| row(settings, runs, baseline.as_ref()))
         .collect();
     let best = rows
         .iter()
@@ -78,12 +78,18 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
     Ranking {
         rows,
         baseline: level,
-        baseline_label: "stock".to_owned(),
+        baseline_label: if baseline.is_none_or(|b| b.is_stock()) {
+            "stock"
+        } else {
+            "baseline"
+        }
+        .to_owned(),
         unit: unit.to_owned(),
     }
 }
 
-fn row(settings: &Settings, runs: &[&StoredLine], is_baseline: bool) -> Row {
+fn row(settings: &Settings, runs: &[&StoredLine], baseline: Option<&Settings>) -> Row {
+    let is_baseline = Some(settings) == baseline;
     let values: Vec<f64> = runs
         .iter()
         .flat_map(|run| run.scores.iter().copied())
@@ -101,8 +107,10 @@ fn row(settings: &Settings, runs: &[&StoredLine], is_baseline: bool) -> Row {
     Row {
         label: if settings.is_stock() {
             "Stock defaults".to_owned()
-        } else {
+        } else if is_baseline {
             settings_words(settings)
+        } else {
+            settings_words(&baseline.map_or_else(|| settings.clone(), |b| settings.beyond(b)))
         },
         emphasised: is_baseline,
         values,

@@ -2,6 +2,7 @@
 //! driver allows 11,862,540,288 bytes.
 
 use super::*;
+use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::RuntimeOrigin;
 
 const INTEL: &str = "Intel(R) UHD Graphics";
@@ -49,11 +50,36 @@ fn chosen(wanted: &str, runtime: &Runtime) -> Result<Target, JobError> {
     choose_target(Some(wanted), runtime, &laptop(), false, VRAM_RESERVE)
 }
 
+fn args(target: &Target, tool: Tool) -> Vec<String> {
+    target.joined(Launch::default(), tool).args
+}
+
+#[test]
+fn several_devices_are_listed_as_each_tool_reads_lists() {
+    let mut target = chosen("vulkan1, Vulkan0", &vulkan()).unwrap();
+    assert_eq!(args(&target, Tool::Bench), ["-dev", "Vulkan1/Vulkan0"]);
+    assert_eq!(args(&target, Tool::Server), ["-dev", "Vulkan1,Vulkan0"]);
+    let limited: Vec<&String> = target.memory_limits.keys().collect();
+    assert_eq!(limited, ["Vulkan0", "Vulkan1"]);
+    assert_eq!(
+        chosen("Vulkan0/Vulkan7", &vulkan()).unwrap_err().code,
+        "no-device"
+    );
+    target.rpc = vec!["a:1".to_owned(), "b:2".to_owned()];
+    assert_eq!(
+        args(&target, Tool::Server),
+        ["-dev", "Vulkan1,Vulkan0", "--rpc", "a:1,b:2"]
+    );
+}
+
 #[test]
 fn without_a_wish_the_choice_is_the_runtimes_own() {
     let target = choose_target(None, &vulkan(), &laptop(), false, VRAM_RESERVE).unwrap();
-    assert_eq!((target.backend, target.device), (Backend::Vulkan, None));
-    assert_eq!(target.launch, Launch::default(), "stock passes no -dev");
+    assert_eq!((target.backend, &target.device), (Backend::Vulkan, &None));
+    assert!(
+        args(&target, Tool::Bench).is_empty(),
+        "stock passes no -dev"
+    );
     let limited: Vec<&String> = target.memory_limits.keys().collect();
     assert_eq!(limited, ["Vulkan0", "Vulkan1"]);
 }
@@ -92,14 +118,14 @@ fn a_device_is_named_as_the_runtime_does_or_by_pci_address() {
     for wanted in ["Vulkan1", "vulkan1", "0000:01:00.0"] {
         let target = chosen(wanted, &vulkan()).unwrap();
         assert_eq!(target.device.as_deref(), Some("Vulkan1"), "{wanted}");
-        assert_eq!(target.launch.args, ["-dev", "Vulkan1"]);
+        assert_eq!(args(&target, Tool::Bench), ["-dev", "Vulkan1"]);
         // The driver's budget, not the 11,000 MiB the runtime reported, less 512 MiB.
         let limit = Bytes(11_862_540_288 - (512 << 20));
         assert_eq!(target.memory_limits, [("Vulkan1".to_owned(), limit)].into());
     }
     let target = chosen("CPU", &vulkan()).unwrap();
     assert_eq!(target.backend, Backend::Cpu);
-    assert_eq!(target.launch.args, ["-dev", "none"]);
+    assert_eq!(args(&target, Tool::Bench), ["-dev", "none"]);
 }
 
 #[test]
