@@ -27,10 +27,10 @@ const ROWS: &str = include_str!("fixtures/memory/devices.csv");
 #[test]
 fn two_devices_are_met() {
     let mut layouts = BTreeMap::new();
-    let mut worst = BTreeMap::<(&str, &str), f64>::new();
     let mut missed = Vec::new();
-    // Its second device is told too small by llama-fit-params (see `unpinned`): on two lavapipe devices 87.13 MiB, of which
-    // a run takes 84.00.
+    let mut worst = [0.0_f64; 2];
+    // Here llama-fit-params tells another number than a run (on two lavapipe devices 87.13 MiB, and 84.00 of a run), as it
+    // forgets norms (see `unpinned`); no run on H200s was recorded.
     let unmet = "deepseek-v2-lite,fit,2,99,0,,8192,512,f16,1,";
     let lines: Vec<&str> = ROWS.lines().skip(1).collect();
     for line in lines.iter().filter(|line| !line.starts_with(unmet)) {
@@ -49,57 +49,54 @@ fn two_devices_are_met() {
         let layout = layouts.entry(f[0]).or_insert_with(|| layout(f[0]));
         let predicted = predict(layout, &row.placement, &row.context, &memories);
         let printed = f[1] == "fit";
+        let forgets = printed && row.placement.is_pipelined(layout.n_layer(), n);
         for (place, memory) in predicted.iter().enumerate() {
-            let columns = if place == n { 17 } else { 11 + 3 * place };
+            let host = place == n;
+            let columns = if host { 17 } else { 11 + 3 * place };
             let want = [0, 1, 2].map(|i| number(columns + i));
             let mut got = numbers(Some(memory));
             // A mapped file's line in the log reaches from its first to its last tensor in RAM, whatever lies between.
-            let mapped = !printed && place == n && (f[4] != "0" || !f[5].is_empty());
-            if mapped {
+            if !printed && host && (f[4] != "0" || !f[5].is_empty()) {
                 assert!(got[0] <= want[0], "{got:.2?}, recorded {want:?}: {line}");
                 got[0] = want[0];
             }
-            if printed && (1..n).contains(&place) && row.placement.is_pipelined(layout.n_layer(), n)
-            {
+            if forgets && (1..n).contains(&place) {
                 got[2] += unpinned(layout, &row.context);
             }
-            // llama-fit-params prints whole MiB, the log two decimals; both print compute buffers of devices with those.
-            let steps = match (printed, place == n) {
-                (true, true) => [1.0; 3],
-                (true, false) => [1.0, 1.0, 0.01],
-                (false, _) => [0.01; 3],
-            };
-            // A run's own lines to the rounding; what the forgotten norm moves beside itself is not simulated.
-            let (compute, whole) = if printed {
-                (0.05, 0.02)
-            } else {
-                (0.001, 0.001)
-            };
-            let bounds = [("weights", 0.0), ("cache", 0.0), ("compute", compute)];
-            for (i, (what, bound)) in bounds.into_iter().enumerate() {
-                let shift = if steps[i] < 1.0 { 0.005 } else { 0.0 };
-                let error = error(got[i], want[i] - shift, steps[i] + shift).abs();
-                let most = worst.entry((f[1], what)).or_default();
-                *most = most.max(error);
-                if error > bound {
-                    missed.push(format!(
-                        "{place} {what}: {got:.2?}, recorded {want:?}: {line}"
-                    ));
-                }
-            }
-            let total = error(got.iter().sum(), want.iter().sum(), 3.0);
-            if total.abs() > whole {
-                missed.push(format!(
-                    "{place} total: {got:.2?}, recorded {want:?}: {line}"
-                ));
+            let (met, compute) = is_met(got, want, printed, host);
+            let most = &mut worst[usize::from(printed)];
+            *most = most.max(compute);
+            if !met {
+                missed.push(format!("{place}: {got:.2?}, recorded {want:?}: {line}"));
             }
         }
     }
-    for ((by, what), error) in worst {
-        println!("{by:8} {what:8} {:.3} %", error * 100.0);
-    }
+    println!(
+        "compute buffers: log {:.3} %, llama-fit-params {:.3} %",
+        worst[0] * 100.0,
+        worst[1] * 100.0
+    );
     assert!(missed.is_empty(), "{}", missed.join("\n"));
     assert_eq!(lines.len(), 293);
+}
+
+/// Is a row's memory met, and by how much is its compute buffer off? llama-fit-params prints whole MiB, the log two decimals;
+/// of both, devices' compute buffers have those. A run's own lines are met to a thousandth; what a forgotten norm moves
+/// beside itself is not simulated.
+fn is_met(got: [f64; 3], want: [f64; 3], printed: bool, host: bool) -> (bool, f64) {
+    let whole = [printed, printed, printed && host];
+    let [weights, cache, compute] = [0, 1, 2].map(|i| {
+        let (shift, step) = if whole[i] { (0.0, 1.0) } else { (0.005, 0.015) };
+        error(got[i], want[i] - shift, step).abs()
+    });
+    let total = error(got.iter().sum(), want.iter().sum(), 3.0).abs();
+    let (part, all) = if printed {
+        (0.05, 0.02)
+    } else {
+        (0.001, 0.001)
+    };
+    let exact = weights + cache <= 0.0;
+    (exact && compute <= part && total <= all, compute)
 }
 
 /// MiB that llama-fit-params counts more than a run takes, on every device after the first: it forgets the placing of each
