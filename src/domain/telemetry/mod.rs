@@ -1,5 +1,6 @@
 //! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
 
+pub mod around;
 pub mod energy;
 mod ring;
 
@@ -61,6 +62,9 @@ pub enum Metric {
     /// Power the processor's package draws, W.
     #[serde(rename = "cpu_power_w")]
     CpuPower,
+    /// Energy the processor's package has drawn since an arbitrary start, J; only ever rises.
+    #[serde(rename = "cpu_energy_j")]
+    CpuEnergy,
     /// RAM in use by every process, bytes.
     #[serde(rename = "ram_used_bytes")]
     RamUsed,
@@ -71,7 +75,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order people look at them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Power,
         Self::Energy,
         Self::CoreClock,
@@ -87,6 +91,7 @@ impl Metric {
         Self::Throttled,
         Self::CpuLoad,
         Self::CpuPower,
+        Self::CpuEnergy,
         Self::RamUsed,
         Self::DiskRead,
     ];
@@ -108,16 +113,22 @@ impl Metric {
             Self::Throttled => "Throttled",
             Self::CpuLoad => "CPU load",
             Self::CpuPower => "CPU power",
+            Self::CpuEnergy => "CPU energy",
             Self::RamUsed => "RAM",
             Self::DiskRead => "Disk reads",
         }
+    }
+
+    /// Does it only ever rise? Its differences count, not its values.
+    pub const fn is_counter(self) -> bool {
+        matches!(self, Self::Energy | Self::CpuEnergy)
     }
 
     /// The unit of its values; empty where they have none. Sizes are in plain bytes, to be shown in larger units.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Power | Self::CpuPower => "W",
-            Self::Energy => "J",
+            Self::Energy | Self::CpuEnergy => "J",
             Self::CoreClock | Self::MemoryClock => "MHz",
             Self::Temperature | Self::HotSpot | Self::MemoryTemperature => "°C",
             Self::FanSpeed => "rpm",

@@ -64,7 +64,7 @@ pub struct Tiles(HashMap<SeriesId, Kept>);
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
 pub fn shown(rings: &Rings) -> Vec<&SeriesId> {
     let all = rings.series();
-    all.filter(|s| !matches!(s.metric, Metric::Energy | Metric::Throttled))
+    all.filter(|s| !s.metric.is_counter() && s.metric != Metric::Throttled)
         .collect()
 }
 
@@ -222,7 +222,7 @@ fn lines(
 
 const fn role(metric: Metric) -> Role {
     match metric {
-        Metric::Power | Metric::Energy | Metric::CpuPower => Role::Power,
+        Metric::Power | Metric::Energy | Metric::CpuPower | Metric::CpuEnergy => Role::Power,
         Metric::CoreClock | Metric::MemoryClock | Metric::Throttled => Role::Clock,
         Metric::Temperature
         | Metric::HotSpot
