@@ -7,6 +7,8 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/gguf_bytes.rs"]
+mod gguf_bytes;
 #[path = "support/placement.rs"]
 mod placement_support;
 
@@ -17,6 +19,7 @@ use serde_json::Value;
 
 use flux::ports::{SessionKind, Store as _};
 use flux_cli::{Bed, document, refused};
+use gguf_bytes::{F32, Gguf};
 use placement_support::sparse;
 
 const QUIET: &str = "process_sd = 0.002\nrepetition_sd = 0.002\n";
@@ -46,6 +49,37 @@ fn plan(bed: &Bed, model: &Path, args: &[&str]) -> Value {
     let mut command = bed.flux(&["plan", "--json", "-m"]);
     command.arg(model).args(args);
     document(&mut command)
+}
+
+/// Case C35: a projector of 4 MiB beside the model takes its room on the first device, and the plan says so.
+#[test]
+fn a_projector_beside_the_model_is_left_room() {
+    let bed = Bed::new(QUIET);
+    let folder = bed.fake.scratch().join("vision");
+    fs::create_dir(&folder).unwrap();
+    let model = folder.join("model.gguf");
+    sparse("qwen3-0.6b", &model);
+    let usable = |document: &Value| document["chosen"]["memory"][0]["usable"].as_u64().unwrap();
+    let without = plan(&bed, &model, &["--machine", "h200"]);
+    let projector = Gguf::new().text("general.architecture", "clip").tensor(
+        "v.patch_embd.weight",
+        &[1024, 1024],
+        F32,
+        0,
+    );
+    let beside = model.with_file_name("mmproj-f32.gguf");
+    fs::write(beside, projector.data(4 << 20).build()).unwrap();
+    let with = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&without) - usable(&with), 4 << 20);
+    let notices = with["notices"].as_array().unwrap();
+    let said = notices.iter().find(|n| n["code"] == "projector").unwrap();
+    let text = said["text"].as_str().unwrap();
+    let start = "mmproj-f32.gguf lies beside the model: its weights, 4.0 MiB, are left free on ";
+    assert!(text.starts_with(start), "{text}");
+    // Two models in the folder: whose it is cannot be told.
+    sparse("tiny", &folder.join("another.gguf"));
+    let again = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&again), usable(&without));
 }
 
 #[test]
