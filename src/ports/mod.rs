@@ -163,6 +163,14 @@ pub trait TelemetrySource: Send {
 pub trait Telemetry: Send + Sync {
     /// Every owner of sensors here, opened anew.
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
+
+    /// Writes down what they read, below `dir`, so that another machine can replay it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    fn capture(&self, _dir: &Path) -> PortResult<()> {
+        Ok(())
+    }
 }
 
 /// Starts one llama-bench process and waits for it. A failed run is an outcome, not an error.

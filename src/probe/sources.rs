@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::domain::machine::{VENDOR_AMD, VENDOR_NVIDIA};
 use crate::domain::types::{SystemGpu, TelemetrySourceStatus};
 
-use super::system_root::SystemRoot;
+use crate::system_root::SystemRoot;
 
 /// Where NVIDIA's driver puts its management library.
 const NVML: [&str; 6] = [
@@ -56,7 +56,7 @@ fn amdgpu(root: &SystemRoot, gpu: &SystemGpu) -> Option<TelemetrySourceStatus> {
     if gpu.vendor_id != VENDOR_AMD {
         return None;
     }
-    let monitors = root.list(&format!("sys/bus/pci/devices/{}/hwmon", gpu.pci));
+    let monitors = root.list(format!("sys/bus/pci/devices/{}/hwmon", gpu.pci));
     let power = AMD_POWER
         .into_iter()
         .find(|file| monitors.iter().any(|dir| readable(&dir.join(file))));

@@ -2,12 +2,14 @@
 
 pub mod energy;
 mod ring;
+mod trust;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
 pub use ring::{Column, Ring, Rings, Summary};
+pub use trust::{MOST_WATTS, Trust, says_nothing};
 
 /// The source of readings of the machine as a whole.
 pub const HOST: &str = "host";
@@ -46,6 +48,10 @@ pub enum Metric {
     /// Memory in use on the GPU, by every process, bytes.
     #[serde(rename = "vram_used_bytes")]
     VramUsed,
+    /// System memory in use by the GPU, by every process, bytes: a GPU with memory of its own that spills grows here
+    /// (case C16).
+    #[serde(rename = "shared_used_bytes")]
+    SharedUsed,
     /// Share of time the GPU was at work, percent.
     #[serde(rename = "gpu_load_pct")]
     GpuLoad,
@@ -61,6 +67,9 @@ pub enum Metric {
     /// Power the processor's package draws, W.
     #[serde(rename = "cpu_power_w")]
     CpuPower,
+    /// Energy the processor's package has drawn since an arbitrary start, J; only ever rises.
+    #[serde(rename = "cpu_energy_j")]
+    CpuEnergy,
     /// RAM in use by every process, bytes.
     #[serde(rename = "ram_used_bytes")]
     RamUsed,
@@ -71,7 +80,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order people look at them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Power,
         Self::Energy,
         Self::CoreClock,
@@ -82,11 +91,13 @@ impl Metric {
         Self::FanSpeed,
         Self::FanLoad,
         Self::VramUsed,
+        Self::SharedUsed,
         Self::GpuLoad,
         Self::MemoryLoad,
         Self::Throttled,
         Self::CpuLoad,
         Self::CpuPower,
+        Self::CpuEnergy,
         Self::RamUsed,
         Self::DiskRead,
     ];
@@ -103,11 +114,13 @@ impl Metric {
             Self::MemoryTemperature => "Memory temperature",
             Self::FanSpeed | Self::FanLoad => "Fan",
             Self::VramUsed => "VRAM",
+            Self::SharedUsed => "Shared memory",
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
             Self::Throttled => "Throttled",
             Self::CpuLoad => "CPU load",
             Self::CpuPower => "CPU power",
+            Self::CpuEnergy => "CPU energy",
             Self::RamUsed => "RAM",
             Self::DiskRead => "Disk reads",
         }
@@ -117,11 +130,11 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Power | Self::CpuPower => "W",
-            Self::Energy => "J",
+            Self::Energy | Self::CpuEnergy => "J",
             Self::CoreClock | Self::MemoryClock => "MHz",
             Self::Temperature | Self::HotSpot | Self::MemoryTemperature => "°C",
             Self::FanSpeed => "rpm",
-            Self::VramUsed | Self::RamUsed => "B",
+            Self::VramUsed | Self::SharedUsed | Self::RamUsed => "B",
             Self::DiskRead => "B/s",
             Self::FanLoad | Self::GpuLoad | Self::MemoryLoad | Self::CpuLoad => "%",
             Self::Throttled => "",

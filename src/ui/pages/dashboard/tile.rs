@@ -64,8 +64,13 @@ pub struct Tiles(HashMap<SeriesId, Kept>);
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
 pub fn shown(rings: &Rings) -> Vec<&SeriesId> {
     let all = rings.series();
-    all.filter(|s| !matches!(s.metric, Metric::Energy | Metric::Throttled))
-        .collect()
+    all.filter(|s| {
+        !matches!(
+            s.metric,
+            Metric::Energy | Metric::CpuEnergy | Metric::Throttled
+        )
+    })
+    .collect()
 }
 
 impl Tiles {
@@ -222,14 +227,14 @@ fn lines(
 
 const fn role(metric: Metric) -> Role {
     match metric {
-        Metric::Power | Metric::Energy | Metric::CpuPower => Role::Power,
+        Metric::Power | Metric::Energy | Metric::CpuPower | Metric::CpuEnergy => Role::Power,
         Metric::CoreClock | Metric::MemoryClock | Metric::Throttled => Role::Clock,
         Metric::Temperature
         | Metric::HotSpot
         | Metric::MemoryTemperature
         | Metric::FanSpeed
         | Metric::FanLoad => Role::Temperature,
-        Metric::VramUsed | Metric::MemoryLoad => Role::Memory,
+        Metric::VramUsed | Metric::SharedUsed | Metric::MemoryLoad => Role::Memory,
         Metric::GpuLoad => Role::Load,
         Metric::CpuLoad | Metric::RamUsed | Metric::DiskRead => Role::Host,
     }

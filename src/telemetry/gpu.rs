@@ -1,0 +1,147 @@
+//! What the sensors of every kernel driver have in common: found by the GPU's PCI address, left alone while it sleeps.
+
+use std::path::{Path, PathBuf};
+
+use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
+use crate::domain::types::PciAddress;
+
+use super::files::{Files, SensorFile};
+use super::sensor::{Parse, Sensor};
+
+/// PCI base class of display controllers.
+const CLASS_DISPLAY: u64 = 0x03;
+/// PCI base class of processing accelerators, as AMD's Instinct cards are.
+const CLASS_ACCELERATOR: u64 = 0x12;
+/// Why a sleeping GPU tells nothing.
+const ASLEEP: &str = "asleep: reading would wake the GPU; it is read again when something uses it";
+
+/// One GPU and its sensors.
+pub(super) struct Gpu {
+    address: String,
+    dir: PathBuf,
+    hwmon: Option<PathBuf>,
+    runtime_status: Option<SensorFile>,
+    sensors: Vec<Sensor>,
+    asleep: bool,
+}
+
+impl Gpu {
+    /// The GPUs of a vendor whose monitors (`hwmon`) bear one of these names: their numbers change from start to start.
+    pub fn find(files: &Files, vendor: u32, monitors: &[&str]) -> Vec<Self> {
+        let number = |dir: &Path, name: &str| files.number(&dir.join(name));
+        files
+            .list("sys/bus/pci/devices")
+            .into_iter()
+            .filter(|dir| number(dir, "vendor") == Some(u64::from(vendor)))
+            .filter(|dir| {
+                let class = number(dir, "class").map(|class| class >> 16);
+                matches!(class, Some(CLASS_DISPLAY | CLASS_ACCELERATOR))
+            })
+            .filter_map(|dir| {
+                // A captured tree has no colons.
+                let name = dir.file_name()?.to_string_lossy().replace('-', ":");
+                let address: PciAddress = name.parse().ok()?;
+                let ours = |dir: &PathBuf| {
+                    let name = files.text(&dir.join("name"));
+                    name.is_some_and(|name| monitors.contains(&name.as_str()))
+                };
+                Some(Self {
+                    address: address.to_string(),
+                    hwmon: files.list(dir.join("hwmon")).into_iter().find(ours),
+                    runtime_status: files.open(&dir.join("power/runtime_status")).ok(),
+                    dir,
+                    sensors: Vec::new(),
+                    asleep: false,
+                })
+            })
+            .collect()
+    }
+
+    /// A file of the device.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A file of its monitor; without one it is not there.
+    pub fn monitor(&self, name: &str) -> PathBuf {
+        let nowhere = || self.dir.join("hwmon");
+        self.hwmon.clone().unwrap_or_else(nowhere).join(name)
+    }
+
+    /// The monitor's files `{kind}*_input` under their label, in order of number; the label is empty where there is none.
+    pub fn labelled(&self, files: &Files, kind: &str) -> Vec<(String, PathBuf)> {
+        let inputs = self.hwmon.iter().flat_map(|dir| files.list(dir));
+        inputs
+            .filter_map(|path| {
+                let name = path.file_name()?.to_str()?.to_owned();
+                let stem = name.strip_suffix("_input")?;
+                stem.strip_prefix(kind)?.parse::<u32>().ok()?;
+                let label = files.text(&path.with_file_name(format!("{stem}_label")));
+                Some((label.unwrap_or_default(), path))
+            })
+            .collect()
+    }
+
+    /// Adds a sensor that these files may tell, the preferred first. Load comes first: others are judged by it.
+    pub fn look(&mut self, files: &Files, metric: Metric, candidates: &[(PathBuf, Parse)]) {
+        self.sensors.push(Sensor::look(files, metric, candidates));
+    }
+
+    /// Whether reading would wake it (case C27); a driver that tells no state never sleeps.
+    pub fn sleeps(&mut self) -> bool {
+        let status = self.runtime_status.as_mut();
+        self.asleep = status
+            .and_then(|file| file.read(|text| text == "suspended").ok())
+            .unwrap_or(false);
+        self.asleep
+    }
+
+    /// The sensors' values now; of a GPU that does not sleep.
+    pub fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        let mut found = Vec::with_capacity(self.sensors.len() + 2);
+        let mut load = None;
+        for sensor in &mut self.sensors {
+            if let Some(value) = sensor.read(load) {
+                if sensor.metric == Metric::GpuLoad {
+                    load = Some(value);
+                }
+                found.push((series(&self.address, sensor.metric), value));
+            }
+        }
+        found
+    }
+
+    /// The sensors that told nothing last.
+    pub fn absent(&self) -> Vec<AbsentSensor> {
+        let mut found = Vec::new();
+        for sensor in &self.sensors {
+            let reason = if self.asleep {
+                Some(ASLEEP)
+            } else {
+                sensor.reason()
+            };
+            found.extend(reason.map(|reason| self.lost(sensor.metric, reason)));
+        }
+        found
+    }
+
+    /// One that cannot be used.
+    pub fn lost(&self, metric: Metric, reason: &str) -> AbsentSensor {
+        AbsentSensor {
+            series: self.series(metric),
+            reason: if self.asleep { ASLEEP } else { reason }.to_owned(),
+        }
+    }
+
+    /// Its series of a metric.
+    pub fn series(&self, metric: Metric) -> SeriesId {
+        series(&self.address, metric)
+    }
+}
+
+fn series(source: &str, metric: Metric) -> SeriesId {
+    SeriesId {
+        source: source.to_owned(),
+        metric,
+    }
+}
