@@ -42,6 +42,7 @@ fn records(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<TestSamples> {
             test: r.test,
             samples_ns: r.samples_ns,
             record: r.raw,
+            energy: None,
         })
         .collect()
 }

@@ -203,6 +203,7 @@ fn stored_session(desk: &Desk, gate: &Gate) -> i64 {
             outcome: RunOutcome::Cancelled,
             buffers: Vec::new(),
             raw: RawOutput::default(),
+            telemetry: None,
         };
         let planned = planned(RunStage::Confirmation, side, arm.clone());
         store.append_run(session, seq, &planned, &run).unwrap();

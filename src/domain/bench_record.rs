@@ -271,6 +271,7 @@ impl Record {
             test: self.test,
             samples_ns: self.samples_ns.clone(),
             record: self.raw.clone(),
+            energy: None,
         }
     }
 

@@ -52,6 +52,7 @@ pub fn without_raw(id: i64, ports: &Ports) -> Result<Evidence, JobError> {
             outcome: head.outcome,
             buffers: head.buffers,
             raw: RawOutput::default(),
+            telemetry: head.telemetry,
         },
     });
     with_runs(id, runs.collect(), ports)

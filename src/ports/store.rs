@@ -6,7 +6,7 @@ use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     BufferUse, Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, RawOutput, Run,
-    RunOutcome, Runtime, Settings, Timestamp, Verdict,
+    RunOutcome, RunTelemetry, Runtime, Settings, Timestamp, Verdict,
 };
 
 use super::PortResult;
@@ -128,6 +128,8 @@ pub struct RunHead {
     pub outcome: RunOutcome,
     /// Buffers it allocated, where asked for.
     pub buffers: Vec<BufferUse>,
+    /// What the sensors said around it, where any did.
+    pub telemetry: Option<Box<RunTelemetry>>,
 }
 
 /// Something worth saying about a session.

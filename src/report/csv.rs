@@ -110,6 +110,7 @@ mod tests {
                 outcome,
                 buffers: vec![],
                 raw: RawOutput::default(),
+                telemetry: None,
             },
         }
     }
@@ -121,6 +122,7 @@ mod tests {
             // 128 tokens in 4 s and in 3.2 s: 32 and 40 tokens per second.
             samples_ns: vec![4_000_000_000, 3_200_000_000],
             record: serde_json::Value::Null,
+            energy: None,
         }];
         let failed = RunOutcome::Failed {
             failure: Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed"),

@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
 use crate::domain::telemetry::{Reading, SeriesId};
 use crate::domain::types::{
-    Fingerprint, Profile, RawOutput, Run, RunOutcome, Settings, TestSamples, TestSpec, Timestamp,
+    Fingerprint, Profile, RawOutput, Run, RunOutcome, RunTelemetry, Settings, TestEnergy,
+    TestSamples, TestSpec, Timestamp,
 };
 use crate::ports::{
     Introduction, NewSession, Notice, RunHead, Session, SessionEnd, StoredRun, StoredVerdict,
@@ -98,6 +99,8 @@ macro_rules! head_columns {
     };
 }
 
+type Sensors = Option<Box<RunTelemetry>>;
+
 /// Columns of what a run's process left behind.
 macro_rules! raw_columns {
     () => {
@@ -150,20 +153,23 @@ fn run(connection: &Connection, row: &Row) -> Result<StoredRun> {
             outcome: head.outcome,
             buffers: head.buffers,
             raw: raw(&mut c)?,
+            telemetry: head.telemetry,
         },
     })
 }
 
 fn head(connection: &Connection, c: &mut Columns) -> Result<RunHead> {
     let id = c.get()?;
+    let (telemetry, energy) = sensors(connection, id)?;
     Ok(RunHead {
         id,
         seq: c.get()?,
         planned: c.json()?,
         started_at: Timestamp(c.get()?),
         wall_secs: c.get()?,
-        outcome: outcome(connection, id, c)?,
+        outcome: outcome(connection, id, energy, c)?,
         buffers: c.json()?,
+        telemetry,
     })
 }
 
@@ -178,7 +184,23 @@ fn raw(c: &mut Columns) -> Result<RawOutput> {
     })
 }
 
-fn outcome(connection: &Connection, run: i64, columns: &mut Columns) -> Result<RunOutcome> {
+/// What the sensors said around a run, and the energy of its tests.
+fn sensors(connection: &Connection, run: i64) -> Result<(Sensors, Vec<Option<TestEnergy>>)> {
+    let sql = "SELECT document, energy FROM run_telemetry WHERE run = ?1";
+    let mut query = connection.prepare_cached(sql)?;
+    let found = query.query_row([run], |row| {
+        let mut c = Columns::of(row);
+        Ok((Some(c.json()?), c.json()?))
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}
+
+fn outcome(
+    connection: &Connection,
+    run: i64,
+    energy: Vec<Option<TestEnergy>>,
+    columns: &mut Columns,
+) -> Result<RunOutcome> {
     if let Some(other) = columns.json_or_none()? {
         return Ok(other);
     }
@@ -194,8 +216,12 @@ fn outcome(connection: &Connection, run: i64, columns: &mut Columns) -> Result<R
             },
             samples_ns: samples(connection, run, position)?,
             record: c.json()?,
+            energy: None,
         })
     })?;
+    let known = energy.into_iter().chain(std::iter::repeat(None));
+    let with = |(test, energy)| TestSamples { energy, ..test };
+    let tests = tests.into_iter().zip(known).map(with).collect();
     Ok(RunOutcome::Valid { tests })
 }
 

@@ -37,6 +37,7 @@ fn run(log_bytes: usize) -> Run {
                 test: TestSpec::generation(128),
                 samples_ns: vec![1_280_000_000, 1_290_000_000],
                 record: serde_json::json!({"n_gen": 128}),
+                energy: None,
             }],
         },
         buffers: Vec::new(),
@@ -48,6 +49,7 @@ fn run(log_bytes: usize) -> Run {
             exit_code: Some(0),
             signal: None,
         },
+        telemetry: None,
     }
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error, OptionalExtension, Result, Transaction, params
 
 use crate::domain::telemetry::Reading;
 use crate::domain::types::{
-    Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestSamples, Timestamp, Verdict,
+    Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestEnergy, TestSamples, Timestamp, Verdict,
 };
 use crate::ports::{NewProfile, NewSession, Notice, SessionEnd};
 
@@ -209,6 +209,13 @@ pub(super) fn run(
     let id = tx.last_insert_rowid();
     for (position, test) in tests.iter().enumerate() {
         samples(tx, id, whole(position as u64)?, test)?;
+    }
+    if let Some(telemetry) = &run.telemetry {
+        let energy: Vec<Option<TestEnergy>> = tests.iter().map(|t| t.energy.clone()).collect();
+        tx.execute(
+            "INSERT INTO run_telemetry (run, document, energy) VALUES (?1, ?2, ?3)",
+            params![id, json(telemetry)?, json(&energy)?],
+        )?;
     }
     Ok(id)
 }

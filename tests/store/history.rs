@@ -234,6 +234,7 @@ fn heads_of_runs_and_raw_output_make_the_runs() {
                 outcome: head.outcome,
                 buffers: head.buffers,
                 raw: store.raw(head.id).unwrap().unwrap(),
+                telemetry: head.telemetry,
             },
         })
         .collect();

@@ -245,7 +245,7 @@ fn evidence_is_never_changed() {
         )
         .unwrap();
     let mut tables = tables(&shell);
-    assert_eq!(tables.len(), 21);
+    assert_eq!(tables.len(), 22);
     // Counted from the others: no evidence.
     tables.retain(|table| table != "session_totals");
     for table in tables {
@@ -354,12 +354,13 @@ fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
         runs: vec![1, 2, 3, 4, 5],
         verdict: 1,
         profile: 1,
+        has_sensors: false,
     };
     let store = measuring(dir.path());
     assert_filled(&store, &ids);
     // Two valid runs of three and one repetitions.
     assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
-    assert_eq!((version(), rows(&path)), (3, before));
+    assert_eq!((version(), rows(&path)), (4, before));
     store.set_deleted(1, true, Timestamp(1)).unwrap();
     assert_eq!(store.profiles().unwrap(), []);
     store.set_deleted(1, false, Timestamp(2)).unwrap();
@@ -380,6 +381,7 @@ fn a_database_of_format_2_is_brought_to_today_s_without_loss() {
             runs: vec![1, 2, 3, 4, 5],
             verdict: 1,
             profile: 1,
+            has_sensors: false,
         },
     );
     assert_eq!(rows(&path), before);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use flux::domain::telemetry::{Metric, SeriesId};
 use flux::domain::types::*;
 use flux::ports::*;
 use flux::store::{Access, SqliteStore};
@@ -74,6 +75,33 @@ fn with_outcome(outcome: RunOutcome) -> Run {
             exit_code: Some(0),
             signal: None,
         },
+        telemetry: Some(Box::new(telemetry())),
+    }
+}
+
+fn telemetry() -> RunTelemetry {
+    let power = SeriesId {
+        source: "0000:01:00.0".to_owned(),
+        metric: Metric::Power,
+    };
+    let spread = |mean| Spread {
+        min: 0.1,
+        mean,
+        max: 187.300_000_000_000_01,
+    };
+    RunTelemetry {
+        device: Some(power.source.clone()),
+        timed: vec![(power.clone(), spread(0.1 + 0.2))],
+        before: vec![(power, spread(11.0))],
+        doubts: vec!["throttled for 12 % of the time".to_owned()],
+    }
+}
+
+fn energy(joules: f64) -> Energy {
+    Energy {
+        joules,
+        method: EnergyMethod::Counter,
+        estimated: true,
     }
 }
 
@@ -87,11 +115,16 @@ pub fn valid(n: u64) -> Run {
                 // 0.1 + 0.2 and the number below need all 17 digits; the seed needs all 64 bits.
                 record: json!({"stddev_ts": 0.1 + 0.2, "avg_ts": 273.163_848_173_621_5,
                     "seed": u64::MAX, "z first": 1, "a last": [null, true, "it's"]}),
+                energy: None,
             },
             TestSamples {
                 test: TestSpec::generation(128),
                 samples_ns: vec![1_280_000_000],
                 record: json!({"avg_ts": 100.0}),
+                energy: Some(TestEnergy {
+                    device: vec![energy(120.300_000_000_000_01)],
+                    package: vec![energy(0.1 + 0.2)],
+                }),
             },
         ],
     })
@@ -178,6 +211,8 @@ pub struct Filled {
     pub runs: Vec<i64>,
     pub verdict: i64,
     pub profile: i64,
+    /// What the sensors said is among it.
+    pub has_sensors: bool,
 }
 
 pub fn fill(store: &SqliteStore) -> Filled {
@@ -208,10 +243,19 @@ pub fn fill(store: &SqliteStore) -> Filled {
         store.end_session(session, &end).unwrap();
     }
     Filled {
+        has_sensors: true,
         session,
         runs,
         verdict,
         profile,
+    }
+}
+
+/// Formats before 4 keep none.
+fn forget_sensors(run: &mut Run) {
+    run.telemetry = None;
+    if let RunOutcome::Valid { tests } = &mut run.outcome {
+        tests.iter_mut().for_each(|test| test.energy = None);
     }
 }
 
@@ -235,7 +279,11 @@ pub fn assert_filled(store: &SqliteStore, ids: &Filled) {
         .iter()
         .map(|r| (r.planned.clone(), r.run.clone()))
         .collect();
-    assert_eq!(back, outcomes());
+    let mut stored = outcomes();
+    if !ids.has_sensors {
+        stored.iter_mut().for_each(|(_, run)| forget_sensors(run));
+    }
+    assert_eq!(back, stored);
     assert_eq!(store.notices(ids.session).unwrap(), notices());
 
     let verdict = StoredVerdict {

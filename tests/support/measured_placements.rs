@@ -49,6 +49,7 @@ pub fn store_sweep(ports: &Ports, model: &Path) {
             outcome: RunOutcome::Valid { tests },
             buffers: Vec::new(),
             raw: RawOutput::default(),
+            telemetry: None,
         };
         ports
             .store
@@ -78,6 +79,7 @@ fn sweep() -> Vec<(String, Vec<TestSamples>)> {
             test: record.test,
             samples_ns: record.samples_ns,
             record: record.raw,
+            energy: None,
         };
         match runs.last_mut() {
             Some((last, tests)) if *last == name => tests.push(samples),

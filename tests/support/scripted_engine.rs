@@ -100,6 +100,7 @@ impl Runner for ScriptedRunner {
             outcome,
             buffers: Vec::new(),
             raw: RawOutput::default(),
+            telemetry: None,
         }
     }
 }
@@ -123,6 +124,7 @@ impl ScriptedRunner {
                 test: *test,
                 samples_ns: (0..request.repetitions).map(ns).collect(),
                 record: serde_json::Value::Null,
+                energy: None,
             }
         };
         RunOutcome::Valid {

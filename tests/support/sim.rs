@@ -194,6 +194,7 @@ impl Bench {
                 test,
                 samples_ns,
                 record: serde_json::Value::Null,
+                energy: None,
             });
         }
         let ns: u64 = tests.iter().flat_map(|t| &t.samples_ns).sum();
@@ -230,6 +231,7 @@ pub fn run(outcome: RunOutcome, wall_secs: f64) -> Run {
         outcome,
         buffers: Vec::new(),
         raw: RawOutput::default(),
+        telemetry: None,
     }
 }
 

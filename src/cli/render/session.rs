@@ -247,6 +247,7 @@ pub(crate) mod tests {
                     exit_code: Some(0),
                     ..RawOutput::default()
                 },
+                telemetry: None,
             },
         }
     }
@@ -285,6 +286,7 @@ pub(crate) mod tests {
             // 128 tokens in 4 s and in 3.2 s: 32 and 40 tokens per second.
             samples_ns: vec![4_000_000_000, 3_200_000_000],
             record: serde_json::Value::Null,
+            energy: None,
         }];
         let failure = Failure::new(FailureClass::OutOfMemory, "cudaMalloc failed");
         Evidence {

@@ -110,6 +110,7 @@ impl Recorded {
                 outcome,
                 buffers: run.buffers.clone(),
                 raw: crate::domain::types::RawOutput::default(),
+                telemetry: None,
             },
         }
     }
@@ -133,6 +134,7 @@ fn without_record(samples: &TestSamples) -> TestSamples {
         test: samples.test,
         samples_ns: samples.samples_ns.clone(),
         record: serde_json::Value::Null,
+        energy: samples.energy.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Energy of a stretch of time from power readings or from a counter (design section 6). Energy per token is taken over
 //! exactly the time of a sample.
 
-use serde::{Deserialize, Serialize};
+use crate::domain::types::{Energy, EnergyMethod};
 
 /// Windows shorter than this are estimates, seconds: power readings of NVIDIA's and AMD's recent cards are averages over
 /// about a second, counters step every 20 to 100 ms (case C28; Yang et al., SC24).
@@ -30,27 +30,6 @@ impl Window {
 /// A reading at a moment of monotonic time: (seconds, value).
 pub type Point = (f64, f64);
 
-/// What a figure of energy rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// The difference of an energy counter.
-    Counter,
-    /// Power readings, by the trapezoid rule.
-    Integrated,
-}
-
-/// Energy drawn in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Energy {
-    /// Joules.
-    pub joules: f64,
-    /// What it rests on.
-    pub method: Method,
-    /// The window is too short for the sensor, or readings are missing: an estimate.
-    pub estimated: bool,
-}
-
 /// Integral of power readings (W) over `window` by the trapezoid rule, with linear interpolation at its ends:
 /// `Σ (p_i + p_{i+1}) / 2 · (t_{i+1} − t_i)`. Time without readings is filled with the mean of the rest and makes it an
 /// estimate; `None` where the readings cover less than 80 % of the window, beginning and end included.
@@ -70,7 +49,7 @@ pub fn integrated(points: &[Point], window: Window, interval_secs: f64) -> Optio
     let known = length > 0.0 && covered >= LEAST_COVERED * length;
     known.then(|| Energy {
         joules: joules * length / covered,
-        method: Method::Integrated,
+        method: EnergyMethod::Integrated,
         estimated: length < SHORTEST_SURE_SECS || covered < length * (1.0 - 1e-9),
     })
 }
@@ -90,7 +69,7 @@ pub fn counted(points: &[Point], window: Window) -> Option<Energy> {
     let joules = at(window.to)? - at(window.from)?;
     (joules >= 0.0 && window.secs() > 0.0).then(|| Energy {
         joules,
-        method: Method::Counter,
+        method: EnergyMethod::Counter,
         estimated: window.secs() < SHORTEST_SURE_SECS,
     })
 }
@@ -230,7 +209,7 @@ mod tests {
         let points = every_quarter(10.0, |_| 87.0);
         let found = integrated(&points, window(1.1, 9.3), INTERVAL).unwrap();
         assert!((found.joules - 87.0 * 8.2).abs() < 1e-9, "{found:?}");
-        assert!(!found.estimated && found.method == Method::Integrated);
+        assert!(!found.estimated && found.method == EnergyMethod::Integrated);
     }
 
     /// ∫ (20 + 10 t) dt from 1.1 to 9.3 = 20 · 8.2 + 5 · (9.3² − 1.1²) = 164 + 426.4.

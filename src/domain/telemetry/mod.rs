@@ -1,5 +1,6 @@
 //! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
 
+pub mod around;
 pub mod energy;
 mod ring;
 mod trust;
@@ -124,6 +125,11 @@ impl Metric {
             Self::RamUsed => "RAM",
             Self::DiskRead => "Disk reads",
         }
+    }
+
+    /// Does it only ever rise? Its differences count, not its values.
+    pub const fn is_counter(self) -> bool {
+        matches!(self, Self::Energy | Self::CpuEnergy)
     }
 
     /// The unit of its values; empty where they have none. Sizes are in plain bytes, to be shown in larger units.

@@ -2,6 +2,7 @@
 
 mod arm;
 mod device;
+mod energy;
 mod failure;
 mod model;
 mod profile;
@@ -12,6 +13,7 @@ mod verdict;
 
 pub use arm::*;
 pub use device::*;
+pub use energy::*;
 pub use failure::*;
 pub use model::*;
 pub use profile::*;

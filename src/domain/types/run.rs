@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Failure, Launch, Runtime, Settings, TestSpec, Timestamp};
+use super::{
+    Bytes, Failure, Launch, RunTelemetry, Runtime, Settings, TestEnergy, TestSpec, Timestamp,
+};
 
 /// Where in the method a run belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,6 +121,9 @@ pub struct TestSamples {
     pub samples_ns: Vec<u64>,
     /// The record as the tool printed it.
     pub record: serde_json::Value,
+    /// Energy of the repetitions, where a sensor tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<TestEnergy>,
 }
 
 impl TestSamples {
@@ -217,4 +222,7 @@ pub struct Run {
     pub buffers: Vec<BufferUse>,
     /// What it left behind.
     pub raw: RawOutput,
+    /// What the sensors said around it, where any did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Box<RunTelemetry>>,
 }

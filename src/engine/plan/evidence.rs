@@ -51,6 +51,7 @@ pub(super) fn from_files(files: &[PathBuf]) -> Result<Vec<TestSamples>, JobError
             test: record.test,
             samples_ns: record.samples_ns,
             record: record.raw,
+            energy: None,
         }));
     }
     Ok(all)

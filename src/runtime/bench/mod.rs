@@ -136,6 +136,7 @@ impl Runner for BenchRunner {
             outcome: attempt.outcome,
             buffers: attempt.buffers,
             raw: attempt.raw,
+            telemetry: None,
         }
     }
 }

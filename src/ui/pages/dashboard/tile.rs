@@ -64,13 +64,8 @@ pub struct Tiles(HashMap<SeriesId, Kept>);
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
 pub fn shown(rings: &Rings) -> Vec<&SeriesId> {
     let all = rings.series();
-    all.filter(|s| {
-        !matches!(
-            s.metric,
-            Metric::Energy | Metric::CpuEnergy | Metric::Throttled
-        )
-    })
-    .collect()
+    all.filter(|s| !s.metric.is_counter() && s.metric != Metric::Throttled)
+        .collect()
 }
 
 impl Tiles {

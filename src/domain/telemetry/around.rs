@@ -1,0 +1,297 @@
+//! What the sensors said around one run: energy of every repetition, means while repetitions were timed, and what makes
+//! the run doubtful (design section 6).
+
+use std::collections::BTreeMap;
+
+use crate::domain::types::{Energy, RunTelemetry, Spread, TestEnergy, TestSamples, TestSpec};
+
+use super::energy::{Point, Window, counted, integrated};
+use super::{HOST, Metric, SeriesId};
+
+/// Seconds before a process in which the machine should be idle.
+pub const BEFORE_SECS: f64 = 2.0;
+/// Throttled for more of the timed time than this is told, share.
+const MUCH_THROTTLED: f64 = 0.05;
+/// Busier than this before a process began is other people's work, percent of the device.
+const BUSY_DEVICE_PCT: f64 = 10.0;
+/// Likewise of all the processor's cores: more than one of eight.
+const BUSY_HOST_PCT: f64 = 15.0;
+
+/// Readings of every series, each in the order of its times.
+pub type Readings = BTreeMap<SeriesId, Vec<Point>>;
+
+/// A repetition that began, in monotonic seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Begun {
+    /// Its test.
+    pub test: TestSpec,
+    /// From 0.
+    pub repetition: usize,
+    /// When.
+    pub at: f64,
+}
+
+/// How a run lay in time, and on what it ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course<'a> {
+    /// When its process began, monotonic seconds.
+    pub started: f64,
+    /// Its repetitions.
+    pub begun: &'a [Begun],
+    /// Source of the device's readings; `None` is the processor.
+    pub device: Option<&'a str>,
+    /// Seconds between readings.
+    pub interval_secs: f64,
+}
+
+/// Attaches to each test the energy of its repetitions, and says what the sensors told around the run.
+pub fn around(readings: &Readings, course: &Course<'_>, tests: &mut [TestSamples]) -> RunTelemetry {
+    let mut timed = Vec::new();
+    for test in tests {
+        let windows = windows(course, test);
+        test.energy = windows.as_ref().and_then(|w| energy(readings, course, w));
+        timed.extend(windows.into_iter().flatten());
+    }
+    let before = [Window {
+        from: course.started - BEFORE_SECS,
+        to: course.started,
+    }];
+    let mut telemetry = RunTelemetry {
+        device: course.device.map(str::to_owned),
+        timed: spreads(readings, &timed),
+        before: spreads(readings, &before),
+        doubts: Vec::new(),
+    };
+    telemetry.doubts = doubts(&telemetry);
+    telemetry
+}
+
+/// When each repetition of a test was timed; `None` unless the beginning of all is known.
+fn windows(course: &Course<'_>, test: &TestSamples) -> Option<Vec<Window>> {
+    let window = |(repetition, ns): (usize, &u64)| {
+        let mut begun = course.begun.iter();
+        let found = begun.find(|b| b.test == test.test && b.repetition == repetition)?;
+        Some(Window {
+            from: found.at,
+            to: found.at + *ns as f64 / 1e9,
+        })
+    };
+    test.samples_ns.iter().enumerate().map(window).collect()
+}
+
+fn energy(readings: &Readings, course: &Course<'_>, windows: &[Window]) -> Option<TestEnergy> {
+    let of = |source: &str, counter: Metric, power: Metric| -> Vec<Energy> {
+        let points = |metric| {
+            let series = SeriesId {
+                source: source.to_owned(),
+                metric,
+            };
+            readings.get(&series).map_or(&[][..], Vec::as_slice)
+        };
+        let one = |window: &Window| {
+            counted(points(counter), *window)
+                .or_else(|| integrated(points(power), *window, course.interval_secs))
+        };
+        let all: Option<Vec<Energy>> = windows.iter().map(one).collect();
+        all.unwrap_or_default()
+    };
+    let package = of(HOST, Metric::CpuEnergy, Metric::CpuPower);
+    let device = match course.device {
+        Some(source) => of(source, Metric::Energy, Metric::Power),
+        None => package.clone(),
+    };
+    let package = if course.device.is_some() {
+        package
+    } else {
+        Vec::new()
+    };
+    (!device.is_empty()).then_some(TestEnergy { device, package })
+}
+
+/// Every series over some windows; counters say nothing as a spread.
+fn spreads(readings: &Readings, windows: &[Window]) -> Vec<(SeriesId, Spread)> {
+    let inside = |t: f64| windows.iter().any(|w| (w.from..=w.to).contains(&t));
+    let mut found = Vec::new();
+    for (series, points) in readings.iter().filter(|(s, _)| !s.metric.is_counter()) {
+        let values: Vec<f64> = points
+            .iter()
+            .filter(|(t, _)| inside(*t))
+            .map(|(_, value)| *value)
+            .collect();
+        found.extend(Spread::of(&values).map(|spread| (series.clone(), spread)));
+    }
+    found
+}
+
+fn doubts(telemetry: &RunTelemetry) -> Vec<String> {
+    let of = |source: &str, metric| SeriesId {
+        source: source.to_owned(),
+        metric,
+    };
+    let mut doubts = Vec::new();
+    if let Some(device) = &telemetry.device {
+        let throttled = telemetry.timed(&of(device, Metric::Throttled));
+        if let Some(share) = throttled.map(|s| s.mean).filter(|s| *s > MUCH_THROTTLED) {
+            doubts.push(format!(
+                "the GPU held its clocks down for {:.0} % of the time",
+                100.0 * share
+            ));
+        }
+        let busy = telemetry.before(&of(device, Metric::GpuLoad));
+        if let Some(load) = busy.map(|s| s.mean).filter(|l| *l > BUSY_DEVICE_PCT) {
+            doubts.push(format!(
+                "something else kept the GPU {load:.0} % busy before it began"
+            ));
+        }
+    }
+    let busy = telemetry.before(&of(HOST, Metric::CpuLoad));
+    if let Some(load) = busy.map(|s| s.mean).filter(|l| *l > BUSY_HOST_PCT) {
+        doubts.push(format!(
+            "something else kept the processor {load:.0} % busy before it began"
+        ));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU: &str = "0000:01:00.0";
+    const TG: TestSpec = TestSpec::generation(128);
+
+    fn series(source: &str, metric: Metric) -> SeriesId {
+        SeriesId {
+            source: source.to_owned(),
+            metric,
+        }
+    }
+
+    /// 0 to 30 s, every quarter of a second.
+    fn every_quarter(value: impl Fn(f64) -> f64) -> Vec<Point> {
+        (0..=120)
+            .map(|i| (f64::from(i) / 4.0, value(f64::from(i) / 4.0)))
+            .collect()
+    }
+
+    /// Two repetitions of 4 s, from 10 s and from 15 s.
+    fn samples() -> TestSamples {
+        TestSamples {
+            test: TG,
+            samples_ns: vec![4_000_000_000, 4_000_000_000],
+            record: serde_json::Value::Null,
+            energy: None,
+        }
+    }
+
+    const BEGUN: [Begun; 2] = [
+        Begun {
+            test: TG,
+            repetition: 0,
+            at: 10.0,
+        },
+        Begun {
+            test: TG,
+            repetition: 1,
+            at: 15.0,
+        },
+    ];
+
+    fn course(device: Option<&str>) -> Course<'_> {
+        Course {
+            started: 8.0,
+            begun: &BEGUN,
+            device,
+            interval_secs: 0.25,
+        }
+    }
+
+    /// Idle 10 W; 100 W in the first repetition and 110 W in the second.
+    fn power(t: f64) -> f64 {
+        match t {
+            _ if (9.5..=14.5).contains(&t) => 100.0,
+            _ if (14.75..=19.5).contains(&t) => 110.0,
+            _ => 10.0,
+        }
+    }
+
+    #[test]
+    fn energy_is_of_exactly_the_timed_seconds_and_idle_stands_apart() {
+        let readings = Readings::from([
+            (series(GPU, Metric::Power), every_quarter(power)),
+            (series(HOST, Metric::CpuPower), every_quarter(|_| 25.0)),
+        ]);
+        let mut tests = [samples()];
+        let told = around(&readings, &course(Some(GPU)), &mut tests);
+        let energy = tests[0].energy.clone().unwrap();
+        assert_eq!(energy.joules(false), [400.0, 440.0]);
+        assert_eq!(energy.joules(true), [500.0, 540.0]);
+        assert!(!energy.is_estimated());
+        let timed = told.timed(&series(GPU, Metric::Power)).unwrap();
+        assert_eq!((timed.min, timed.mean, timed.max), (100.0, 105.0, 110.0));
+        assert_eq!(told.before(&series(GPU, Metric::Power)).unwrap().max, 10.0);
+        assert_eq!(told.doubts, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_counter_is_preferred_to_power() {
+        let readings = Readings::from([
+            (series(GPU, Metric::Power), every_quarter(power)),
+            (
+                series(GPU, Metric::Energy),
+                vec![(9.0, 0.0), (14.0, 700.0), (19.0, 1400.0)],
+            ),
+        ]);
+        let mut tests = [samples()];
+        around(&readings, &course(Some(GPU)), &mut tests);
+        // 140 W throughout by the counter.
+        assert_eq!(
+            tests[0].energy.clone().unwrap().joules(false),
+            [560.0, 560.0]
+        );
+    }
+
+    #[test]
+    fn on_the_processor_the_package_is_the_device() {
+        let readings = Readings::from([(series(HOST, Metric::CpuPower), every_quarter(|_| 25.0))]);
+        let mut tests = [samples()];
+        around(&readings, &course(None), &mut tests);
+        let energy = tests[0].energy.clone().unwrap();
+        assert_eq!(energy.joules(false), [100.0, 100.0]);
+        assert!(energy.package.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_known_of_every_repetition_is_not_told() {
+        let mut tests = [samples()];
+        around(&Readings::new(), &course(Some(GPU)), &mut tests);
+        assert_eq!(tests[0].energy, None);
+        let readings = Readings::from([(series(GPU, Metric::Power), every_quarter(power))]);
+        let mut course = course(Some(GPU));
+        course.begun = &BEGUN[..1];
+        around(&readings, &course, &mut tests);
+        assert_eq!(tests[0].energy, None, "when the second began is not known");
+    }
+
+    #[test]
+    fn throttling_and_other_work_are_told() {
+        let readings = Readings::from([
+            (
+                series(GPU, Metric::Throttled),
+                every_quarter(|t| f64::from(u8::from(t > 17.0))),
+            ),
+            (series(GPU, Metric::GpuLoad), every_quarter(|_| 38.0)),
+            (series(HOST, Metric::CpuLoad), every_quarter(|_| 60.0)),
+        ]);
+        let told = around(&readings, &course(Some(GPU)), &mut [samples()]);
+        // 8 of 34 readings.
+        assert_eq!(
+            told.doubts,
+            [
+                "the GPU held its clocks down for 24 % of the time",
+                "something else kept the GPU 38 % busy before it began",
+                "something else kept the processor 60 % busy before it began",
+            ]
+        );
+    }
+}
