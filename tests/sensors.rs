@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::Timestamp;
+use flux::engine::{doctor, scan};
 use flux::ports::{Clock, Telemetry as _, TelemetrySource};
 use flux::probe::SystemRoot;
 use flux::telemetry::Sensors;
+use flux::wiring;
 use tempfile::TempDir;
 
 /// Between the two readings of a captured machine.
@@ -161,15 +163,10 @@ fn every_captured_machine_reads_as_recorded() {
 /// 87000000 µW are 87 W; an average is preferred; neither, or a constant 0, is nothing.
 #[test]
 fn c23_power_is_an_average_or_an_input_and_never_zero() {
-    let power = |prepare: fn(&Path)| {
-        let mut replay = Replay::of("rx580", prepare);
-        (
-            replay.value(CARD, Metric::Power),
-            replay.reason(CARD, Metric::Power),
-        )
-    };
     let hwmon = |root: &Path, file: &str| root.join("sys").join(card("hwmon/hwmon2")).join(file);
-    assert_eq!(power(|_| ()), (Some(87.0), None));
+    let mut input = Replay::new("rx580");
+    assert_eq!(input.value(CARD, Metric::Power), Some(87.0));
+    assert_eq!(input.reason(CARD, Metric::Power), None);
     let mut both = Replay::of("rx580", |root| {
         fs::write(hwmon(root, "power1_average"), "91000000\n").unwrap();
     });
@@ -344,4 +341,62 @@ fn what_is_written_down_reads_the_same_elsewhere() {
         let again: Vec<_> = sources.iter_mut().flat_map(|s| s.sample()).collect();
         assert_eq!(again, replay.sample(), "{name}");
     }
+}
+
+#[test]
+fn drivers_tell_where_they_step_in() {
+    let critical = |name: &str| -> Vec<(Metric, f64)> {
+        let sources = Replay::new(name).sources;
+        let all = sources.iter().flat_map(|s| s.critical());
+        all.map(|(series, celsius)| (series.metric, celsius))
+            .collect()
+    };
+    assert_eq!(critical("rx580"), [(Metric::Temperature, 94.0)]);
+    assert_eq!(
+        critical("navi21"),
+        [
+            (Metric::Temperature, 100.0),
+            (Metric::HotSpot, 110.0),
+            (Metric::MemoryTemperature, 100.0)
+        ]
+    );
+}
+
+/// An exported machine acts as it: doctor reads its sensors, and exporting it again writes the same files.
+#[test]
+fn an_exported_machine_brings_its_sensors_along() {
+    let machine = tempfile::tempdir().unwrap();
+    copy(&fixture("rx580"), machine.path());
+    let json = fixture("../machines/rx580-2048sp/machine.json");
+    fs::copy(json, machine.path().join("machine.json")).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let opened = wiring::open(&wiring::Options {
+        data_dir: Some(data.path().to_owned()),
+        machine: Some(machine.path().to_owned()),
+        access: wiring::Access::Look,
+        flux: None,
+    })
+    .unwrap();
+    let found = doctor::findings(None, &opened.ports).unwrap();
+    let told = |code: &str| -> Vec<&str> {
+        let ours = found.iter().filter(|f| f.code == code);
+        ours.map(|f| f.title.as_str()).collect()
+    };
+    let name = "AMD Radeon RX 580 2048SP";
+    assert_eq!(
+        told("gpu-load"),
+        [format!("{name} is busy with something else: load 99 %")]
+    );
+    assert_eq!(
+        told("sensor-absent")[0],
+        format!(
+            "{name} does not tell Hot spot, Memory temperature: not offered by this device or its driver"
+        )
+    );
+    assert!(told("gpu-hot").is_empty(), "61 of 94 °C");
+    let again = tempfile::tempdir().unwrap();
+    scan::export(&scan::scan(&opened.ports), again.path(), &opened.ports).unwrap();
+    let power = "hwmon/hwmon2/power1_input";
+    let copied = fs::read_to_string(again.path().join("sys").join(card(power))).unwrap();
+    assert_eq!(copied, "87000000\n");
 }

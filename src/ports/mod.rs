@@ -153,6 +153,11 @@ pub trait TelemetrySource: Send {
         Vec::new()
     }
 
+    /// Temperatures at which the device's driver steps in, °C.
+    fn critical(&self) -> Vec<(SeriesId, f64)> {
+        Vec::new()
+    }
+
     /// Sensors that it looked for and cannot use, as far as it knows by now.
     fn absent(&self) -> Vec<AbsentSensor> {
         Vec::new()

@@ -5,6 +5,7 @@
 mod export;
 mod facts;
 mod fixture;
+mod gpu_users;
 mod host;
 mod reader;
 mod sources;

@@ -52,7 +52,7 @@ impl MachineProbe for MachineReader {
     }
 
     fn facts(&self, data_dir: &Path) -> Facts {
-        facts::facts(data_dir)
+        facts::facts(&self.root, data_dir)
     }
 
     fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {

@@ -6,10 +6,17 @@ use crate::ports::TelemetrySource;
 
 use super::files::Files;
 use super::gpu::Gpu;
-use super::sensor::{micro, milli, of_255, plain, starred};
+use super::sensor::{Parse, micro, of_255, plain, starred};
 
 /// Its name, as its monitors bear it.
 const NAME: &str = "amdgpu";
+
+/// Its temperatures by label; old kernels have one without, the edge's.
+const HEAT: [(Metric, &[&str]); 3] = [
+    (Metric::Temperature, &["edge", ""]),
+    (Metric::HotSpot, &["junction"]),
+    (Metric::MemoryTemperature, &["mem"]),
+];
 
 /// One of AMD's GPUs.
 pub struct AmdGpu(Gpu);
@@ -23,27 +30,23 @@ impl AmdGpu {
 }
 
 fn with_sensors(mut gpu: Gpu, files: &Files) -> Gpu {
-    let (file, monitor) = (
-        |g: &Gpu, n: &str| g.file(n),
-        |g: &Gpu, n: &str| g.monitor(n),
+    gpu.look(
+        files,
+        Metric::GpuLoad,
+        &[(gpu.file("gpu_busy_percent"), plain)],
     );
-    let load = [(file(&gpu, "gpu_busy_percent"), plain as _)];
-    gpu.look(files, Metric::GpuLoad, &load);
     // An average where the driver has one, else a momentary value, by chip and kernel (case C23).
-    let power = ["power1_average", "power1_input"].map(|n| (monitor(&gpu, n), micro as _));
+    let power = ["power1_average", "power1_input"].map(|name| (gpu.monitor(name), micro as Parse));
     gpu.look(files, Metric::Power, &power);
     for (metric, input, steps) in [
         (Metric::CoreClock, "freq1_input", "pp_dpm_sclk"),
         (Metric::MemoryClock, "freq2_input", "pp_dpm_mclk"),
     ] {
-        let ways = [
-            (monitor(&gpu, input), micro as _),
-            (file(&gpu, steps), starred as _),
-        ];
+        let ways: [(_, Parse); 2] = [(gpu.monitor(input), micro), (gpu.file(steps), starred)];
         gpu.look(files, metric, &ways);
     }
-    temperatures(&mut gpu, files);
-    let (speed, drive) = (monitor(&gpu, "fan1_input"), monitor(&gpu, "pwm1"));
+    gpu.look_at_heat(files, &HEAT);
+    let (speed, drive) = (gpu.monitor("fan1_input"), gpu.monitor("pwm1"));
     if !speed.exists() && drive.exists() {
         gpu.look(files, Metric::FanLoad, &[(drive, of_255)]);
     } else {
@@ -54,24 +57,9 @@ fn with_sensors(mut gpu: Gpu, files: &Files) -> Gpu {
         (Metric::SharedUsed, "mem_info_gtt_used"),
         (Metric::MemoryLoad, "mem_busy_percent"),
     ] {
-        let way = [(file(&gpu, name), plain as _)];
-        gpu.look(files, metric, &way);
+        gpu.look(files, metric, &[(gpu.file(name), plain)]);
     }
     gpu
-}
-
-/// By label; old kernels have one without, the edge's.
-fn temperatures(gpu: &mut Gpu, files: &Files) {
-    let inputs = gpu.labelled(files, "temp");
-    for (metric, labels) in [
-        (Metric::Temperature, &["edge", ""][..]),
-        (Metric::HotSpot, &["junction"]),
-        (Metric::MemoryTemperature, &["mem"]),
-    ] {
-        let ours = inputs.iter().filter(|(l, _)| labels.contains(&l.as_str()));
-        let ways: Vec<_> = ours.map(|(_, path)| (path.clone(), milli as _)).collect();
-        gpu.look(files, metric, &ways);
-    }
 }
 
 impl TelemetrySource for AmdGpu {
@@ -84,6 +72,10 @@ impl TelemetrySource for AmdGpu {
             return Vec::new();
         }
         self.0.sample()
+    }
+
+    fn critical(&self) -> Vec<(SeriesId, f64)> {
+        self.0.critical()
     }
 
     fn absent(&self) -> Vec<AbsentSensor> {

@@ -41,8 +41,8 @@ impl Counter {
         self.meter.limit(most_watts);
     }
 
-    /// Energy and power now, `at` seconds of monotonic time. The first file that counts is kept to: which does depends on
-    /// the driver (case C26).
+    /// Energy and power now, at the `clock`'s seconds of monotonic time. The first file that counts is kept to: which one
+    /// does depends on the driver (case C26).
     pub fn read(&mut self, clock: impl Fn() -> f64) -> Option<Metered> {
         let from = self.chosen.unwrap_or(0);
         let to = self.chosen.map_or(self.ways.len(), |chosen| chosen + 1);
@@ -75,5 +75,20 @@ fn refused(error: &std::io::Error, path: &Path) -> String {
             format!("no permission: `sudo chmod a+r {path}` allows it until the next start")
         }
         _ => why(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_for_root_alone_says_how_to_allow_it() {
+        let path = Path::new("/sys/class/powercap/intel-rapl:0/energy_uj");
+        let denied = std::io::ErrorKind::PermissionDenied.into();
+        assert_eq!(
+            refused(&denied, path),
+            "no permission: `sudo chmod a+r /sys/class/powercap/intel-rapl:0/energy_uj` allows it until the next start"
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
 use crate::domain::types::PciAddress;
 
 use super::files::{Files, SensorFile};
-use super::sensor::{Parse, Sensor};
+use super::sensor::{Parse, Sensor, milli};
 
 /// PCI base class of display controllers.
 const CLASS_DISPLAY: u64 = 0x03;
@@ -22,6 +22,7 @@ pub(super) struct Gpu {
     hwmon: Option<PathBuf>,
     runtime_status: Option<SensorFile>,
     sensors: Vec<Sensor>,
+    critical: Vec<(SeriesId, f64)>,
     asleep: bool,
 }
 
@@ -51,6 +52,7 @@ impl Gpu {
                     runtime_status: files.open(&dir.join("power/runtime_status")).ok(),
                     dir,
                     sensors: Vec::new(),
+                    critical: Vec::new(),
                     asleep: false,
                 })
             })
@@ -85,6 +87,30 @@ impl Gpu {
     /// Adds a sensor that these files may tell, the preferred first. Load comes first: others are judged by it.
     pub fn look(&mut self, files: &Files, metric: Metric, candidates: &[(PathBuf, Parse)]) {
         self.sensors.push(Sensor::look(files, metric, candidates));
+    }
+
+    /// Adds the temperatures that the monitor tells under these labels, each with where its driver steps in.
+    pub fn look_at_heat(&mut self, files: &Files, places: &[(Metric, &[&str])]) {
+        let inputs = self.labelled(files, "temp");
+        for (metric, labels) in places {
+            let ours = inputs.iter().filter(|(l, _)| labels.contains(&l.as_str()));
+            let ways: Vec<_> = ours
+                .map(|(_, path)| (path.clone(), milli as Parse))
+                .collect();
+            let critical = ways.first().and_then(|(path, _)| {
+                let name = path.file_name()?.to_str()?.replace("_input", "_crit");
+                files.number(&path.with_file_name(name))
+            });
+            let series = self.series(*metric);
+            self.critical
+                .extend(critical.map(|c| (series, c as f64 / 1e3)));
+            self.look(files, *metric, &ways);
+        }
+    }
+
+    /// Temperatures at which its driver steps in, °C.
+    pub fn critical(&self) -> Vec<(SeriesId, f64)> {
+        self.critical.clone()
     }
 
     /// Whether reading would wake it (case C27); a driver that tells no state never sleeps.

@@ -10,7 +10,7 @@ use crate::ports::{Clock, TelemetrySource};
 use super::counter::Counter;
 use super::files::{Files, SensorFile};
 use super::gpu::Gpu;
-use super::sensor::{micro, milli, plain};
+use super::sensor::{micro, plain};
 
 /// The drivers, as their monitors bear them.
 const DRIVERS: [&str; 2] = ["xe", "i915"];
@@ -20,6 +20,12 @@ const COVERS: [&str; 3] = ["card", "pkg", ""];
 const CAPS: [&str; 3] = ["power1_cap", "power1_max", "power1_rated_max"];
 /// A card draws more than its limit for moments, never twice as much.
 const OVER_CAP: f64 = 2.0;
+
+/// Temperatures by label; `i915` has one without.
+const HEAT: [(Metric, &[&str]); 2] = [
+    (Metric::Temperature, &["pkg", ""]),
+    (Metric::MemoryTemperature, &["vram"]),
+];
 
 /// One of Intel's GPUs.
 pub struct IntelGpu {
@@ -51,17 +57,12 @@ impl IntelGpu {
             .map(|path| (path, plain as _))
             .collect();
         gpu.look(files, Metric::CoreClock, &clocks);
-        let inputs = gpu.labelled(files, "temp");
-        for (metric, labels) in [
-            (Metric::Temperature, &["pkg", ""][..]),
-            (Metric::MemoryTemperature, &["vram"]),
-        ] {
-            let ours = inputs.iter().filter(|(l, _)| labels.contains(&l.as_str()));
-            let ways: Vec<_> = ours.map(|(_, path)| (path.clone(), milli as _)).collect();
-            gpu.look(files, metric, &ways);
-        }
-        let fan = [(gpu.monitor("fan1_input"), plain as _)];
-        gpu.look(files, Metric::FanSpeed, &fan);
+        gpu.look_at_heat(files, &HEAT);
+        gpu.look(
+            files,
+            Metric::FanSpeed,
+            &[(gpu.monitor("fan1_input"), plain)],
+        );
         Self {
             gpu,
             energy,
@@ -117,6 +118,10 @@ impl TelemetrySource for IntelGpu {
             found.push((self.gpu.series(Metric::Energy), metered.joules));
         }
         found
+    }
+
+    fn critical(&self) -> Vec<(SeriesId, f64)> {
+        self.gpu.critical()
     }
 
     fn absent(&self) -> Vec<AbsentSensor> {

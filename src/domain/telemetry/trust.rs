@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sensor_of_0_w_at_work_tells_nothing_and_after_two_seconds_says_so() {
+    fn c28_a_sensor_of_0_w_at_work_tells_nothing_and_after_two_seconds_says_so() {
         let mut trust = Trust::default();
         for reading in 1..=8 {
             assert_eq!(trust.judge(Metric::Power, 0.0, Some(99.0)), None);
