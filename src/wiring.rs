@@ -11,8 +11,8 @@ use crate::domain::types::{Backend, Runtime, RuntimeDevice, Timestamp, VulkanRep
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
 use crate::ports::{
-    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, Notice, PortError,
-    PortResult, Runtimes,
+    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, NewRuntime, Notice,
+    PortError, PortResult, Runtimes,
 };
 use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
@@ -178,8 +178,8 @@ impl Runtimes for WithExported {
         self.catalog.devices_with(runtime, servers)
     }
 
-    fn add(&self, dir: &Path) -> PortResult<Runtime> {
-        self.catalog.add(dir)
+    fn add(&self, new: &NewRuntime) -> PortResult<Runtime> {
+        self.catalog.add(new)
     }
 
     fn remove(&self, name: &str) -> PortResult<Runtime> {

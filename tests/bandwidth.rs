@@ -69,6 +69,8 @@ fn every_path_is_measured_and_nothing_is_left_behind() {
         (Way::RamRead, None, 7),
         (Way::DiskSequential, None, 5),
         (Way::DiskRandom, None, 5),
+        #[cfg(target_os = "linux")]
+        (Way::DiskBuffered, None, 5),
         (Way::Upload, Some("card"), 1),
     ] {
         let found = profile.get(way, device).unwrap();
@@ -91,7 +93,7 @@ fn every_path_is_measured_and_nothing_is_left_behind() {
 #[test]
 fn a_cancel_at_any_step_keeps_nothing_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    for last in 0..7 {
+    for last in 0..8 {
         let token = CancelToken::new();
         let mut begun = 0;
         let result = Meter::new(Card).measure(&request(dir.path()), &token, &mut |at| {

@@ -238,6 +238,31 @@ fn a_card_without_int8_dot_fp16_and_matrix_cores_is_offered_none_of_them() {
 }
 
 #[test]
+fn a_builds_own_variables_are_in_the_command_that_serves() {
+    let bed = Bed::new(CARD_TOML);
+    let mut add = bed.flux(&["runtime", "add", "--name", "rocm", "--json"]);
+    add.args(["--env", "HSA_OVERRIDE_GFX_VERSION=10.3.0"]);
+    let added = document(add.arg(bed.fake.dir()));
+    let env = json!({"HSA_OVERRIDE_GFX_VERSION": "10.3.0"});
+    assert_eq!(added["runtime"]["env"], env);
+    let mut run = bed.flux(&["run", "--print", "--json", "--runtime", "rocm", "-m"]);
+    assert_eq!(document(run.arg(&bed.model))["env"], env);
+    let mut print = bed.flux(&["-q", "run", "--print", "--runtime", "rocm", "-m"]);
+    let printed = print.arg(&bed.model).output().unwrap();
+    let text = String::from_utf8_lossy(&printed.stdout);
+    assert!(
+        text.starts_with("HSA_OVERRIDE_GFX_VERSION=10.3.0 "),
+        "{text}"
+    );
+    let listed = bed.flux(&["runtime", "list"]).output().unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("rocm runs with HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+        "{listed}"
+    );
+}
+
+#[test]
 fn a_profile_of_an_exported_machine_never_reaches_the_real_one() {
     let bed = Bed::new(&format!("{FLASH_WINS}{CARD_TOML}"));
     let only = ["--only", "flash-attn", "--processes", "4"];

@@ -127,6 +127,33 @@ fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
     let streamed = plan(&bed, &model, &little);
     assert_eq!(streamed["chosen"]["streams"], true);
     assert_eq!(streamed["chosen"]["memory"][0]["fits"], false);
+    let mut command = bed.flux(&["plan", "-m"]);
+    let printed = command.arg(&model).args(little).output().unwrap();
+    let text = String::from_utf8_lossy(&printed.stdout);
+    let said = "Weights do not fit in RAM: they are read from the disk for every token, at 0.500 GB/s (assumed)";
+    assert!(text.lines().any(|line| line == said), "{text}");
+    assert!(text.contains("predicted from assumed bandwidths"), "{text}");
+}
+
+/// Runs are not held to the limit: what they read came from RAM, and teaches nothing of the disk.
+#[test]
+fn a_limit_on_ram_changes_the_plan_and_not_what_runs_taught() {
+    let bed = Bed::new(QUIET);
+    let model = model_of(&bed, "qwen3-4b");
+    let cpu = records(&bed, &["ngl0"]);
+    let machine = ["--machine", "h200", "--device", "cpu", "--learn-from"];
+    let with = |more: &[&str]| {
+        let args: Vec<&str> = machine.into_iter().chain([cpu.to_str().unwrap()]).collect();
+        plan(&bed, &model, &[&args[..], more].concat())
+    };
+    let (free, limited) = (with(&[]), with(&["--ram-limit", "1GiB"]));
+    assert_eq!(limited["chosen"]["streams"], true);
+    assert_eq!(free["chosen"]["streams"], false);
+    assert_eq!(limited["fit"], free["fit"]);
+    let constants = limited["fit"]["constants"].as_array().unwrap();
+    let status = |name: &str| &constants.iter().find(|c| c["name"] == name).unwrap()["status"];
+    assert_eq!(status("cpu_bandwidth"), "fitted");
+    assert_eq!(status("disk_bandwidth"), "assumed");
 }
 
 #[test]

@@ -342,6 +342,21 @@ fn what_invalidates_a_result_is_a_field_of_its_own() {
     assert_eq!(fields, ["GPU 1 driver release", "RAM size"]);
 }
 
+#[test]
+fn variables_kept_with_a_build_are_a_field_of_the_fingerprint() {
+    let machine = machine("rx580-2048sp");
+    let plain = runtime("d");
+    let mut with = plain.clone();
+    let variable = ("HSA_OVERRIDE_GFX_VERSION".to_owned(), "10.3.0".to_owned());
+    with.env.extend([variable]);
+    let of = |runtime| fingerprint(&machine, Some(runtime));
+    let changes = diff(&of(&plain), &of(&with));
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].field, "Runtime environment");
+    let new = changes[0].new.as_deref();
+    assert_eq!(new, Some("HSA_OVERRIDE_GFX_VERSION=10.3.0"));
+}
+
 fn runtime(digest: &str) -> Runtime {
     Runtime {
         name: "b11149".to_owned(),
@@ -361,6 +376,7 @@ fn runtime(digest: &str) -> Runtime {
         server_flags: BTreeSet::new(),
         bench_defaults: std::collections::BTreeMap::new(),
         origin: RuntimeOrigin::Added,
+        env: std::collections::BTreeMap::new(),
     }
 }
 
@@ -383,7 +399,10 @@ fn an_export_comes_back_the_same_without_anyones_paths() {
         "LLAMA_CACHE".to_owned(),
         "/home/someone/.cache/llama".to_owned(),
     );
-    let path = export(&original, &[runtime("aa")], &target).unwrap();
+    let mut build = runtime("aa");
+    let variable = ("ROCM_PATH".to_owned(), "/home/someone/rocm".to_owned());
+    build.env.extend([variable]);
+    let path = export(&original, &[build], &target).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(!text.contains("someone") && text.ends_with("}\n"), "{text}");
     let probe = FixtureProbe::load(&target).unwrap();

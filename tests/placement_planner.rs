@@ -186,6 +186,22 @@ fn a_model_larger_than_ram_streams_and_says_so() {
     assert!((1.0 / plan.predicted.tg / secs - 1.0).abs() < 1e-6);
 }
 
+/// Weights alone would fit; with the cache, 576 MiB of f16, they do not, and of the two only they are on the disk.
+#[test]
+fn cache_and_buffers_leave_weights_the_rest_of_ram() {
+    let layout = layout("qwen3-8b");
+    let weights: u64 = layout.tensors.iter().map(|t| t.bytes.0).sum();
+    let of = |more| {
+        let machine = memories(Vec::new(), Bytes(weights + Bytes::mib(more).0));
+        let constants = priors(&machine, None, false);
+        best(&layout, &machine, &constants, &ask(Goal::Generation)).remove(0)
+    };
+    let (tight, roomy) = (of(300), of(2048));
+    assert!(tight.streams && tight.fits(), "{:?}", tight.misfits);
+    assert!(!roomy.streams);
+    assert!(roomy.predicted.tg > 10.0 * tight.predicted.tg);
+}
+
 #[test]
 fn flags_are_exact_anchored_and_per_tool() {
     let layout = layout("qwen3-30b-a3b");

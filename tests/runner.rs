@@ -68,6 +68,20 @@ fn effects_reach_the_measured_rates() {
 }
 
 #[test]
+fn a_builds_own_variables_reach_its_processes_and_a_setting_wins() {
+    let fake = FakeRuntime::new("[[effect]]\nwhen = [\"env:GGML_CUDA_X=1\"]\ntg = 2.0\n");
+    let mut request = request(&fake);
+    let own = ("GGML_CUDA_X".to_owned(), "1".to_owned());
+    request.runtime.env.extend([own.clone()]);
+    let with = run(&request);
+    assert!((valid(&with)[1].mean_rate() - 45.62).abs() < 1e-3);
+    assert_eq!(with.raw.env.get("GGML_CUDA_X"), Some(&own.1));
+    let env = &mut request.launch.env;
+    env.insert(own.0, "2".to_owned());
+    assert!((valid(&run(&request))[1].mean_rate() - 22.81).abs() < 1e-3);
+}
+
+#[test]
 fn failures_get_their_class() {
     let class = |act: &str| failed(&run_scripted(&doing(act))).0.class;
     assert_eq!(class("\"oom\""), FailureClass::OutOfMemory);

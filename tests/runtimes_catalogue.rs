@@ -5,12 +5,22 @@
 #[path = "support/shell_runtime.rs"]
 mod shell_runtime;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use flux::domain::types::RuntimeOrigin;
-use flux::ports::Runtimes as _;
+use flux::ports::{NewRuntime, Runtimes as _};
 
 use shell_runtime::{Says, VULKAN_DEVICES, calls, catalog, runtime, temp};
+
+/// A build as it is.
+fn plain(dir: &Path) -> NewRuntime {
+    NewRuntime {
+        dir: dir.to_owned(),
+        ..NewRuntime::default()
+    }
+}
 
 #[test]
 fn the_list_is_ordered_named_and_without_doubles() {
@@ -85,13 +95,13 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
     let home = temp();
     let (data, dir) = (home.path().join("data"), home.path().join("mine"));
     runtime(&dir.join("bin"), &Says::default(), "libggml.so", "x");
-    let added = catalog(&data, &[]).add(&dir).unwrap();
+    let added = catalog(&data, &[]).add(&plain(&dir)).unwrap();
     assert_eq!(
         (added.origin, &added.dir),
         (RuntimeOrigin::Added, &dir.join("bin"))
     );
     assert_eq!(catalog(&data, &[]).list(), std::slice::from_ref(&added));
-    catalog(&data, &[]).add(&dir).unwrap();
+    catalog(&data, &[]).add(&plain(&dir)).unwrap();
     assert_eq!(catalog(&data, &[]).list().len(), 1);
 
     // Gone for now: left out with a word, and still removable by name.
@@ -116,6 +126,77 @@ fn folders_are_added_for_good_and_removed_without_being_deleted() {
     );
     assert!(catalog(&data, &[]).list_with_problems().1.is_empty());
     assert!(home.path().join("elsewhere/bin/llama-bench").exists());
+}
+
+#[test]
+fn the_same_folder_with_variables_is_another_build() {
+    let home = temp();
+    let (data, dir) = (home.path().join("data"), home.path().join("rt"));
+    runtime(&dir, &Says::default(), "libggml.so", "x");
+    let first = catalog(&data, &[]).add(&plain(&dir)).unwrap();
+    let variable = ("GGML_VK_VISIBLE_DEVICES".to_owned(), "0".to_owned());
+    let new = NewRuntime {
+        dir: dir.clone(),
+        name: Some("lavapipe".to_owned()),
+        env: BTreeMap::from([variable]),
+    };
+    let second = catalog(&data, &[]).add(&new).unwrap();
+    assert_eq!((second.name.as_str(), &second.env), ("lavapipe", &new.env));
+    assert_ne!(second.digest, first.digest);
+    // Asked three times without it, three times with it.
+    let calls = calls(&dir);
+    let asked: Vec<&str> = calls.lines().collect();
+    let with = "GGML_VK_VISIBLE_DEVICES=0";
+    let expected = ["--version", with, "--help", with, "--list-devices", with];
+    assert_eq!(asked[..3], ["--version", "--help", "--list-devices"]);
+    assert_eq!(asked[3..], expected);
+
+    let again = catalog(&data, &[]);
+    assert_eq!(again.list(), [first.clone(), second.clone()]);
+    assert_eq!(again.resolve("lavapipe").unwrap(), second);
+    assert_eq!(again.resolve(dir.to_str().unwrap()).unwrap(), first);
+    let taken = NewRuntime {
+        name: Some("lavapipe".to_owned()),
+        ..plain(&dir)
+    };
+    let error = again.add(&taken).unwrap_err();
+    assert_eq!(error.headline, "another llama.cpp build is called lavapipe");
+    assert_eq!(again.remove("lavapipe").unwrap(), second);
+    assert_eq!(catalog(&data, &[]).list(), [first]);
+}
+
+#[test]
+fn what_an_installed_build_is_with_variables_is_the_users_own() {
+    let home = temp();
+    let data = home.path().join("data");
+    let dir = data.join("runtimes/b7-cpu/bin");
+    runtime(&dir, &Says::default(), "libggml.so", "ours");
+    let new = NewRuntime {
+        env: BTreeMap::from([("CUDA_VISIBLE_DEVICES".to_owned(), "0".to_owned())]),
+        ..plain(&dir)
+    };
+    let added = catalog(&data, &[]).add(&new).unwrap();
+    assert_eq!(added.origin, RuntimeOrigin::Added);
+    catalog(&data, &[]).remove(&added.name).unwrap();
+    assert_eq!(catalog(&data, &[]).list()[0].name, "b7-cpu");
+}
+
+/// The file as Flux wrote it before builds had variables.
+#[test]
+fn an_earlier_list_is_read_and_not_asked_anew() {
+    let home = temp();
+    let (data, dir) = (home.path().join("data"), home.path().join("rt"));
+    runtime(&dir, &Says::default(), "libggml.so", "x");
+    let added = catalog(&data, &[]).add(&plain(&dir)).unwrap();
+    let file = data.join("runtimes.json");
+    let written = fs::read_to_string(&file).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(json["added"], serde_json::json!([dir]));
+    let known = &json["known"][dir.to_str().unwrap()];
+    assert_eq!(known["outcome"]["runtime"].get("env"), None);
+    assert_eq!(json["names"][&added.digest], "b11149-cpu");
+    assert_eq!(catalog(&data, &[]).list(), [added]);
+    assert_eq!(calls(&dir).lines().count(), 3);
 }
 
 #[test]

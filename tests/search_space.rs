@@ -131,6 +131,21 @@ fn a_software_renderer_gets_no_gpu_option() {
     assert_eq!(values(&offer, "flash-attn"), ["on", "off"]);
 }
 
+#[test]
+fn what_the_builds_own_environment_sets_is_not_searched() {
+    let fixed = Capabilities {
+        fixed_env: BTreeSet::from(["GGML_VK_ALLOW_GRAPHICS_QUEUE".to_owned()]),
+        ..rx580()
+    };
+    let offer = offered(&fixed, &OfferRules::default());
+    assert_eq!(
+        reason(&offer, "graphics-queue"),
+        "the runtime's own environment sets GGML_VK_ALLOW_GRAPHICS_QUEUE"
+    );
+    assert!(values(&offer, "graphics-queue").is_empty());
+    assert_eq!(values(&offer, "flash-attn"), ["on", "off"]);
+}
+
 fn cpu() -> Capabilities {
     Capabilities {
         backend: Backend::Cpu,

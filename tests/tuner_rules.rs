@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flux::domain::search::plan::LONG_PROMPT;
-use flux::domain::search::{CandidateStatus, PlanError, PlanInput, Rejection, TunePlan, Tuner};
+use flux::domain::search::{CandidateStatus, PlanInput, Rejection, TunePlan, Tuner};
 use flux::domain::types::{
     Bytes, FailureClass, Goal, Run, RunOutcome, Side, Stage, TestSpec, Verdict,
 };
@@ -351,7 +351,9 @@ fn a_request_may_trade_prompt_speed_for_generation_speed() {
 }
 
 #[test]
-fn energy_waits_for_telemetry() {
-    let planned = TunePlan::new(offer(&[("a", &["on"])]), PlanInput::new(Goal::Energy));
-    assert_eq!(planned.unwrap_err(), PlanError::NeedsTelemetry);
+fn energy_is_tokens_per_joule_at_no_loss_of_speed() {
+    let planned = TunePlan::new(offer(&[("a", &["on"])]), PlanInput::new(Goal::Energy)).unwrap();
+    assert_eq!(planned.objective.primary(), "energy");
+    // Saving energy by being slow is no gain.
+    assert_eq!(planned.objective.guards(), planned.objective.tests());
 }

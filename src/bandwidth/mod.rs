@@ -99,12 +99,16 @@ impl<D: Devices> BandwidthMeter for Meter<D> {
     }
 }
 
+fn threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32
+}
+
 fn measure_ram(
     request: &BandwidthRequest,
     steps: &mut Steps,
     profile: &mut BandwidthProfile,
 ) -> Result<(), Stop> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+    let threads = threads();
     let most = request.ram_available.0 / RAM_SHARE;
     let bytes = ram::size(request.size.0, cache::last_level()).min(most);
     let mut counts = vec![(threads, "reading RAM with all threads")];
@@ -179,6 +183,13 @@ fn disk_paths(
     match disk::random(source, size, rate, request.seed, steps)? {
         Ok(found) => profile.paths.push(found),
         Err(why) => return Ok(Err(why)),
+    }
+    if cfg!(target_os = "linux") {
+        steps.begin("reading the disk through the page cache")?;
+        match disk::buffered(source, size, rate, threads(), steps)? {
+            Ok(found) => profile.paths.push(found),
+            Err(why) => return Ok(Err(why)),
+        }
     }
     steps.begin("streaming from the disk to a consumer")?;
     match streaming::measure(source, size, rate, steps)? {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::domain::environment::parse_variable;
 use crate::domain::types::{Backend, Goal, RequestShape};
 use crate::wiring;
 
@@ -144,6 +145,12 @@ pub enum RuntimeAction {
     Add {
         /// Folder with llama-bench
         dir: PathBuf,
+        /// Name to know it by
+        #[arg(long)]
+        name: Option<String>,
+        /// A variable every process of this build gets, e.g. `HSA_OVERRIDE_GFX_VERSION=10.3.0` (repeatable)
+        #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
+        env: Vec<(String, String)>,
     },
     /// Install a build into the data folder
     Install {

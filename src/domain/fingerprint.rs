@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::machine::{Gpu, gpus};
+use crate::domain::text::shell_command;
 use crate::domain::types::{Bytes, DeviceKind, FieldChange, Fingerprint, Machine, Runtime};
 
 /// Fields in canonical order: name for people, and value.
@@ -44,6 +45,13 @@ pub fn runtime_fields(runtime: &Runtime) -> Fields {
     push(&mut fields, "Runtime digest", &runtime.digest);
     if let Some(variant) = &runtime.cpu_variant {
         push(&mut fields, "Runtime CPU variant", variant);
+    }
+    if !runtime.env.is_empty() {
+        push(
+            &mut fields,
+            "Runtime environment",
+            &shell_command(&runtime.env, &[]),
+        );
     }
     fields
 }

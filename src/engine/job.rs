@@ -10,7 +10,7 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
 
 use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};
-use super::telemetry::Measured;
+use super::watch::Watch;
 
 /// Progress is sent at most this often: a reader cannot use more, and events must not pile up.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -50,7 +50,8 @@ pub struct JobContext {
     closing: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
-    measured: Measured,
+    /// The sensors of this measurement; of a job that measures nothing, none.
+    pub(super) watch: Watch,
     /// Asked to stop.
     pub cancel: CancelToken,
     seq: u64,
@@ -64,7 +65,7 @@ impl JobContext {
         closing: Arc<AtomicBool>,
         over: Arc<AtomicBool>,
         clock: Arc<dyn Clock>,
-        measured: Measured,
+        watch: Watch,
         cancel: CancelToken,
     ) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl JobContext {
             closing,
             over,
             clock,
-            measured,
+            watch,
             cancel,
             seq: 0,
             last_progress: None,
@@ -104,7 +105,7 @@ impl JobContext {
         primary: Option<String>,
     ) {
         if let Some(session) = session {
-            self.measured.begin(session);
+            self.watch.begin(session);
         }
         self.emit(EventKind::Started {
             job_kind: job_kind.to_owned(),
@@ -172,7 +173,7 @@ impl JobContext {
                 error: panicked(panic.as_ref()),
             },
         };
-        self.measured.end();
+        self.watch.end();
         // A reader that has seen the end may ask for the next measurement at once.
         self.over.store(true, Ordering::SeqCst);
         self.emit(EventKind::Finished(outcome));

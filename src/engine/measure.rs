@@ -1,17 +1,24 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
+use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
 use crate::domain::time_limit::time_limit_secs;
-use crate::domain::types::{Backend, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side};
+use crate::domain::types::{
+    Backend, Failure, FailureClass, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
+    TestSpec,
+};
 use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
 use super::message::{CandidateResult, EventKind, JobError, StageInfo};
 use super::prepare::Workplace;
+use super::telemetry::LONGEST_INTERVAL;
+use super::watch::Watch;
 use super::{report, settings};
 
 /// A method's runs on one or two builds.
@@ -174,15 +181,68 @@ impl<'a> Bench<'a> {
     ) -> Result<Run, Ended> {
         let request = self.request(planned)?;
         let (done, total) = (u64::from(done), u64::from(total));
-        let cancel = context.cancel.clone();
+        let (cancel, watch) = (context.cancel.clone(), context.watch.clone());
         let mut show = |doing: &str| context.progress(done, total, eta_secs, doing);
         show(&planned.purpose);
-        Ok(self.ports.runner.run(&request, &cancel, &mut |at| {
+        let clock = &self.ports.clock;
+        let started = clock.elapsed();
+        let mut begun = Vec::new();
+        watch.boundary();
+        let mut run = self.ports.runner.run(&request, &cancel, &mut |at| {
+            begun.push((at.test.clone(), at.repetition, clock.elapsed()));
+            watch.boundary();
             show(&format!(
                 "{}: {} {} of {}",
                 planned.purpose, at.test, at.repetition, at.repetitions
             ));
-        }))
+        });
+        self.sense(&mut run, started, &begun, &watch);
+        Ok(run)
+    }
+
+    /// Attaches what the sensors said around a valid run.
+    fn sense(
+        &self,
+        run: &mut Run,
+        started: Duration,
+        begun: &[(String, u32, Duration)],
+        watch: &Watch,
+    ) {
+        let RunOutcome::Valid { tests } = &mut run.outcome else {
+            return;
+        };
+        watch.last_boundary();
+        let before = started.saturating_sub(Duration::from_secs_f64(BEFORE_SECS));
+        // A reading before each window belongs to it.
+        let readings = watch.since(before.saturating_sub(LONGEST_INTERVAL));
+        if !readings.is_empty() {
+            let begun: Vec<Begun> = begun
+                .iter()
+                .filter_map(|(label, repetition, at)| {
+                    let of_label = |t: &&TestSpec| t.to_string() == *label;
+                    Some(Begun {
+                        test: *self.objective.tests().iter().find(of_label)?,
+                        repetition: repetition.checked_sub(1)? as usize,
+                        at: at.as_secs_f64(),
+                    })
+                })
+                .collect();
+            let device = self.place.sensors();
+            let course = Course {
+                started: started.as_secs_f64(),
+                begun: &begun,
+                device: device.as_deref(),
+                interval_secs: watch.interval().as_secs_f64(),
+            };
+            run.telemetry = Some(Box::new(around(&readings, &course, tests)));
+        }
+        if self.objective.needs_energy() && !self.objective.has_energy(tests) {
+            let detail = "the sensors told no energy of its repetitions";
+            run.outcome = RunOutcome::Failed {
+                failure: Failure::new(FailureClass::NoEnergy, detail),
+                salvaged: tests.drain(..).map(|t| t.record).collect(),
+            };
+        }
     }
 
     fn request(&self, planned: &PlannedRun) -> Result<RunRequest, JobError> {

@@ -24,6 +24,7 @@ pub mod settings;
 pub mod target;
 pub mod telemetry;
 pub mod tune;
+mod watch;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -41,7 +42,8 @@ use crate::ports::{
 
 use job::JobContext;
 use message::{Command, Event, JobError, JobId, Occupies};
-use telemetry::{Measured, Sampler, Tick};
+use telemetry::{DEFAULT_INTERVAL, Sampler, Tick};
+use watch::Watch;
 
 /// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
 const EVENT_CAPACITY: usize = 256;
@@ -90,7 +92,8 @@ pub struct Engine {
     closing: Arc<AtomicBool>,
     next: AtomicU64,
     running: HashMap<JobId, Running>,
-    measured: Measured,
+    watch: Watch,
+    senses: bool,
     sampler: Option<Sampler>,
 }
 
@@ -105,7 +108,8 @@ impl Engine {
                 closing: Arc::default(),
                 next: AtomicU64::new(1),
                 running: HashMap::new(),
-                measured: Measured::default(),
+                watch: Watch::default(),
+                senses: true,
                 sampler: None,
             },
             receiver,
@@ -126,6 +130,10 @@ impl Engine {
         self.running.retain(|_, job| !job.thread.is_finished());
         let occupies = command.occupies();
         self.is_free_for(occupies)?;
+        if occupies == Occupies::Measuring && self.senses && self.sampler.is_none() {
+            // Nobody looks at the ticks; the job and the store hear of the readings all the same.
+            self.watch(DEFAULT_INTERVAL, true)?;
+        }
         let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
         let over = Arc::default();
@@ -137,9 +145,9 @@ impl Engine {
             Arc::clone(&over),
             ports.clock.clone(),
             if occupies == Occupies::Measuring {
-                self.measured.clone()
+                self.watch.clone()
             } else {
-                Measured::default()
+                Watch::default()
             },
             cancel.clone(),
         );
@@ -190,9 +198,16 @@ impl Engine {
     /// No thread could be started.
     pub fn watch(&mut self, interval: Duration, keep: bool) -> Result<Receiver<Tick>, JobError> {
         self.stop_watching();
-        let (sampler, ticks) = Sampler::start(&self.ports, interval, keep, self.measured.clone())?;
+        let (sampler, ticks) = Sampler::start(&self.ports, interval, keep, self.watch.clone())?;
         self.sampler = Some(sampler);
         Ok(ticks)
+    }
+
+    /// Measures without reading sensors: no energy, no clocks, nothing to doubt a run for.
+    #[must_use]
+    pub fn without_sensors(mut self) -> Self {
+        self.senses = false;
+        self
     }
 
     /// Reads no sensors any more; what was to be stored is stored.

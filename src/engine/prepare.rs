@@ -10,8 +10,10 @@ use crate::domain::search::{
     Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
+use crate::domain::telemetry::{HOST, Metric, SeriesId};
 use crate::domain::types::{
-    Backend, Bytes, DeviceKind, Fingerprint, Launch, Machine, ModelInfo, Profile, Runtime, Settings,
+    Backend, Bytes, DeviceKind, Fingerprint, Goal, Launch, Machine, ModelInfo, Profile, Runtime,
+    Settings,
 };
 
 use crate::ports::Notice;
@@ -143,7 +145,47 @@ impl Workplace {
             logical_cores: self.machine.host.logical_cores,
             bench_flags: self.runtime.bench_flags.clone(),
             bench_defaults: self.runtime.bench_defaults.clone(),
+            fixed_env: self.runtime.env.keys().cloned().collect(),
         }
+    }
+
+    /// Source of the readings of the device measured on; `None` is the processor.
+    pub fn sensors(&self) -> Option<String> {
+        if self.target.backend == Backend::Cpu {
+            return None;
+        }
+        let gpus = machine::gpus(&self.machine);
+        let pci = self.gpu(&gpus).and_then(|g| g.pci);
+        // A GPU that has no address has no readings either.
+        Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+    }
+
+    /// The energy goal needs a power sensor of the device.
+    fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
+        let device = self.sensors();
+        let source = device.as_deref().unwrap_or(HOST);
+        let counts = |series: &SeriesId| {
+            let package = matches!(series.metric, Metric::CpuPower | Metric::CpuEnergy);
+            let board = matches!(series.metric, Metric::Power | Metric::Energy);
+            series.source == source && if source == HOST { package } else { board }
+        };
+        let mut sources = ports.telemetry.sources();
+        let told = sources
+            .iter_mut()
+            .flat_map(|s| [s.sample(), s.at_boundary()].concat());
+        if told.into_iter().any(|(series, _)| counts(&series)) {
+            return Ok(());
+        }
+        let mut absent = sources.iter().flat_map(|s| s.absent());
+        let why = absent
+            .find(|a| counts(&a.series))
+            .map_or_else(|| "no sensor of it is known".to_owned(), |a| a.reason);
+        let what = if source == HOST { "processor" } else { "GPU" };
+        Err(JobError::new(
+            "no-power",
+            format!("the energy goal needs the power of the {what}: {why}"),
+        )
+        .hint("`flux monitor` shows what this machine's sensors tell; choose another goal"))
     }
 
     fn gpu<'g>(&self, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
@@ -174,6 +216,9 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         request.memory_reserve,
         ports,
     )?;
+    if request.goal == Goal::Energy {
+        place.must_tell_energy(ports)?;
+    }
     let Start {
         settings: start,
         confirmed,

@@ -100,5 +100,5 @@ pub fn server_command(begun: &NewSession, profile: &Profile) -> String {
         begun.model.path.display().to_string(),
     ];
     words.extend(profile.server.args.iter().cloned());
-    shell_command(&profile.server.env, &words)
+    shell_command(&begun.runtime.environment(&profile.server.env), &words)
 }

@@ -86,7 +86,7 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
     } = &choice;
     Ok(RunPlan {
         argv: server_argv(runtime, model, launch, &request.extra)?,
-        env: choice.launch.env,
+        env: choice.runtime.environment(&choice.launch.env),
         profile: choice.profile,
         explanation,
         notices: choice.notices,

@@ -2,18 +2,18 @@
 //! cost, waits for no reader, and stores what was read while a session is measured.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 
-use crate::domain::telemetry::Reading;
+use crate::domain::telemetry::{Reading, SeriesId};
 use crate::domain::types::Timestamp;
 use crate::ports::{Clock, PortResult, TelemetrySource};
 
 use super::Ports;
 use super::message::JobError;
+use super::watch::{Boundary, Watch};
 
 /// How often sensors are read unless told otherwise: a chart moves, and a reading costs well under 1 % of it.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(250);
@@ -37,31 +37,11 @@ pub struct Tick {
     pub cost: Duration,
 }
 
-/// The session that is being measured, told by its job and looked at by the sampler.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Measured(Arc<AtomicI64>);
-
-impl Measured {
-    /// `session` is measured from now on.
-    pub fn begin(&self, session: i64) {
-        self.0.store(session, Ordering::SeqCst);
-    }
-
-    /// None is.
-    pub fn end(&self) {
-        self.0.store(0, Ordering::SeqCst);
-    }
-
-    fn session(&self) -> Option<i64> {
-        // Row ids begin at 1.
-        Some(self.0.load(Ordering::SeqCst)).filter(|&id| id > 0)
-    }
-}
-
 /// The thread. Dropping it ends and joins it: at once, or when the sensors being read have answered.
 pub(super) struct Sampler {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    watch: Watch,
 }
 
 impl Sampler {
@@ -70,14 +50,15 @@ impl Sampler {
         ports: &Ports,
         interval: Duration,
         keep: bool,
-        measured: Measured,
+        watch: Watch,
     ) -> Result<(Self, Receiver<Tick>), JobError> {
         let (ticks, receiver) = bounded(TICKS_WAITING);
         let (stop, stopped) = bounded(0);
         let (clock, telemetry) = (ports.clock.clone(), ports.telemetry.clone());
         let store = ports.store.clone();
         let append: Append = Box::new(move |id, batch| store.append_telemetry(id, batch));
-        let keeper = keep.then(|| Keeper::new(append, measured));
+        let keeper = keep.then(|| Keeper::new(append, watch.clone()));
+        let shared = watch.clone();
         let work = move || {
             let mut work = Work {
                 // Opened on the thread that reads them: some sensors take long to open.
@@ -86,6 +67,7 @@ impl Sampler {
                 clock,
                 ticks,
                 keeper,
+                watch: shared,
             };
             work.run(&stopped);
         };
@@ -93,9 +75,11 @@ impl Sampler {
             .name("flux-telemetry".to_owned())
             .spawn(work)
             .map_err(|e| JobError::new("thread", format!("no thread could be started: {e}")))?;
+        watch.set_interval(bounded_interval(interval));
         let sampler = Self {
             stop: Some(stop),
             thread: Some(thread),
+            watch,
         };
         Ok((sampler, receiver))
     }
@@ -103,12 +87,17 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
+        self.watch.set_interval(Duration::ZERO);
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // A sensor's code that panicked has ended the thread already.
             let _ = thread.join();
         }
     }
+}
+
+fn bounded_interval(asked: Duration) -> Duration {
+    asked.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
 }
 
 /// When the next tick is due: on a fixed grid, so that no delay adds up.
@@ -120,7 +109,7 @@ struct Schedule {
 impl Schedule {
     fn new(interval: Duration, now: Duration) -> Self {
         Self {
-            interval: interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
+            interval: bounded_interval(interval),
             due: now,
         }
     }
@@ -144,16 +133,19 @@ struct Work {
     clock: Arc<dyn Clock>,
     ticks: Sender<Tick>,
     keeper: Option<Keeper>,
+    watch: Watch,
 }
 
 impl Work {
     fn run(&mut self, stopped: &Receiver<()>) {
+        let boundaries = self.watch.boundaries();
         loop {
             let wait = self.schedule.wait(self.clock.elapsed());
-            if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                break;
+            select! {
+                recv(stopped) -> _ => break,
+                recv(boundaries) -> asked => self.boundary(asked.ok().flatten()),
+                default(wait) => self.tick(),
             }
-            self.tick();
         }
         if let Some(keeper) = &mut self.keeper {
             keeper.flush();
@@ -162,20 +154,45 @@ impl Work {
 
     fn tick(&mut self) {
         let begun = self.clock.elapsed();
-        let at = self.clock.now();
-        let values = self.sources.iter_mut().flat_map(|source| source.sample());
-        let known = values.filter(|(_, value)| value.is_finite());
-        let readings: Vec<Reading> = known
-            .map(|(series, value)| Reading { series, at, value })
-            .collect();
+        let readings = self.read(|source| source.sample());
         let now = self.clock.elapsed();
-        if let Some(keeper) = &mut self.keeper {
-            keeper.keep(&readings, now);
-        }
         self.schedule.made(now);
         let cost = now.saturating_sub(begun);
+        let at = readings.first().map_or_else(|| self.clock.now(), |r| r.at);
         // A reader that is full loses this tick, and one that is gone needs none.
         let _ = self.ticks.try_send(Tick { at, readings, cost });
+    }
+
+    /// Reads the counters that are too slow for every tick, and tells who waits for them.
+    fn boundary(&mut self, waiting: Boundary) {
+        self.read(|source| source.at_boundary());
+        if let Some(waiting) = waiting {
+            // Whoever waited too long is gone.
+            let _ = waiting.send(());
+        }
+    }
+
+    /// Asks every source; what it said is kept for the running job, and stored with its session.
+    fn read(
+        &mut self,
+        mut ask: impl FnMut(&mut dyn TelemetrySource) -> Vec<(SeriesId, f64)>,
+    ) -> Vec<Reading> {
+        let at = self.clock.now();
+        let mut readings = Vec::new();
+        for source in &mut self.sources {
+            let begun = self.clock.elapsed();
+            let mut values = ask(source.as_mut());
+            values.retain(|(_, value)| value.is_finite());
+            // A slow sensor tells of some moment while it was read: the middle errs least.
+            let middle = begun + self.clock.elapsed().saturating_sub(begun) / 2;
+            self.watch.keep(middle, &values);
+            let reading = |(series, value)| Reading { series, at, value };
+            readings.extend(values.into_iter().map(reading));
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(&readings, self.clock.elapsed());
+        }
+        readings
     }
 }
 
@@ -185,17 +202,17 @@ type Append = Box<dyn FnMut(i64, &[Reading]) -> PortResult<()> + Send>;
 /// Collects the readings of the session that is measured, and stores them in batches.
 struct Keeper {
     append: Append,
-    measured: Measured,
+    watch: Watch,
     session: Option<i64>,
     batch: Vec<Reading>,
     stored: Duration,
 }
 
 impl Keeper {
-    fn new(append: Append, measured: Measured) -> Self {
+    fn new(append: Append, watch: Watch) -> Self {
         Self {
             append,
-            measured,
+            watch,
             session: None,
             batch: Vec::new(),
             stored: Duration::ZERO,
@@ -203,7 +220,7 @@ impl Keeper {
     }
 
     fn keep(&mut self, readings: &[Reading], now: Duration) {
-        let session = self.measured.session();
+        let session = self.watch.session();
         if session != self.session {
             self.flush();
             self.session = session;

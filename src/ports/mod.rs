@@ -8,6 +8,7 @@ mod placements;
 mod servers;
 mod store;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -242,6 +243,17 @@ pub struct SynthRequest {
     pub seed: u64,
 }
 
+/// A build to add.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewRuntime {
+    /// Folder with its programs.
+    pub dir: PathBuf,
+    /// Name to know it by; `None` takes one from its version and backends, or keeps the one it has.
+    pub name: Option<String>,
+    /// Variables every process of it gets. The same folder with others is another build.
+    pub env: BTreeMap<String, String>,
+}
+
 /// Progress of an installation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstallProgress {
@@ -273,8 +285,8 @@ pub trait Runtimes: Send + Sync {
     /// Adds a folder for good.
     ///
     /// # Errors
-    /// It holds no llama.cpp, or the catalogue cannot be written.
-    fn add(&self, dir: &Path) -> PortResult<Runtime>;
+    /// It holds no llama.cpp, the name is another build's, or the catalogue cannot be written.
+    fn add(&self, new: &NewRuntime) -> PortResult<Runtime>;
 
     /// Forgets a build; one that Flux installed is deleted too.
     ///

@@ -13,7 +13,7 @@ pub struct MemoryQuestion<'a> {
     pub model: &'a Path,
     /// Flags of llama-server for placement and context, one element each.
     pub flags: &'a [String],
-    /// Variables of the runtime, e.g. the devices it may see.
+    /// Variables beside the runtime's own, e.g. the devices it may see.
     pub env: &'a BTreeMap<String, String>,
 }
 

@@ -82,6 +82,11 @@ fn redact_runtime(runtime: &Runtime) -> Runtime {
             .iter()
             .map(|(flag, value)| (flag.clone(), words_without_paths(value)))
             .collect(),
+        env: runtime
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), words_without_paths(value)))
+            .collect(),
         ..runtime.clone()
     }
 }

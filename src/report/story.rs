@@ -170,10 +170,7 @@ impl<'a> Story<'a> {
             return Some(test.mean_rate());
         }
         let objective = self.objective.as_ref().filter(|o| o.primary() == label)?;
-        let score = objective.score(|spec| {
-            let test = tests.iter().find(|t| t.test == spec);
-            test.map_or(f64::NAN, crate::domain::types::TestSamples::mean_rate)
-        });
+        let score = objective.run_score(tests);
         score.is_finite().then_some(score)
     }
 

@@ -185,16 +185,20 @@ fn is_machine_code(path: &Path) -> bool {
         || is_mach(u32::from_le_bytes(start))
 }
 
-/// SHA-256 over name, size and content of `files`, lower-case hex. Where the folder lies does not matter.
+/// SHA-256 over name and content of `files`, and over the variables kept with the build, lower-case hex. Where the folder
+/// lies does not matter.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn digest(files: &[RuntimeFile]) -> io::Result<String> {
+pub fn digest(files: &[RuntimeFile], env: &BTreeMap<String, String>) -> io::Result<String> {
     let mut all = Sha256::new();
     for file in files {
         all.update(file.name.as_bytes());
         all.update([0]);
         all.update(content_digest(&file.path)?);
+    }
+    for (name, value) in env {
+        all.update(format!("{name}={value}\0"));
     }
     Ok(hex(&all.finalize()))
 }
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_names_and_contents() {
+    fn the_digest_is_that_of_names_contents_and_variables() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("llama-bench"), b"\x7fELF").unwrap();
         let files = runtime_files(dir.path()).unwrap();
@@ -279,6 +283,10 @@ mod tests {
         let mut expected = Sha256::new();
         expected.update(b"llama-bench\0");
         expected.update(Sha256::digest(b"\x7fELF"));
-        assert_eq!(digest(&files).unwrap(), hex(&expected.finalize()));
+        let plain = expected.clone().finalize();
+        assert_eq!(digest(&files, &BTreeMap::new()).unwrap(), hex(&plain));
+        expected.update(b"GGML_VK_VISIBLE_DEVICES=0\0");
+        let env = BTreeMap::from([("GGML_VK_VISIBLE_DEVICES".to_owned(), "0".to_owned())]);
+        assert_eq!(digest(&files, &env).unwrap(), hex(&expected.finalize()));
     }
 }

@@ -34,7 +34,7 @@ impl MemoryOracle for FitParams {
         let model = question.model.as_os_str().to_owned();
         spec.args = vec![OsString::from("-m"), model, "-fitp".into(), "on".into()];
         spec.args.extend(question.flags.iter().map(OsString::from));
-        spec.env.clone_from(question.env);
+        spec.env = runtime.environment(question.env);
         spec.time_limit = Some(ASK_LIMIT);
         let ended = run(&spec, cancel, &mut |_| Flow::Continue)
             .map_err(|e| PortError::caused(format!("cannot start {}", program.display()), &e))?;

@@ -346,7 +346,11 @@ fn repaints() {
         flux: Some(env!("CARGO_BIN_EXE_flux").into()),
     };
     let ports = wiring::open(&options).unwrap().ports;
-    let name = ports.runtimes.add(bed.fake.dir()).unwrap().name;
+    let new = flux::ports::NewRuntime {
+        dir: bed.fake.dir().to_owned(),
+        ..Default::default()
+    };
+    let name = ports.runtimes.add(&new).unwrap().name;
     let mut stage = Stage::new(ports);
     stage.click(&format!("Use llama.cpp {name}"));
     stage.click("Tune");

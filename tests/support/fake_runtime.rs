@@ -83,6 +83,7 @@ impl FakeRuntime {
             server_flags: BTreeSet::new(),
             bench_defaults: BTreeMap::new(),
             origin: RuntimeOrigin::Added,
+            env: BTreeMap::new(),
         }
     }
 }

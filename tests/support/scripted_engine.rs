@@ -24,6 +24,7 @@ use flux::ports::{
     TelemetrySource,
 };
 use flux::probe::FixtureProbe;
+use flux::runtime::bench::BenchRunner;
 use flux::runtime::server::LlamaServers;
 use flux::store::{Access, SqliteStore};
 
@@ -321,7 +322,7 @@ impl Runtimes for Builds {
         Err(PortError::new("not here"))
     }
 
-    fn add(&self, _: &Path) -> PortResult<Runtime> {
+    fn add(&self, _: &flux::ports::NewRuntime) -> PortResult<Runtime> {
         Err(PortError::new("not here"))
     }
 
@@ -373,6 +374,15 @@ impl Desk {
             data_dir: bed.data.clone(),
         };
         Self { bed, store, ports }
+    }
+
+    /// With real processes of a runtime that behaves as this scripts.
+    pub fn running(script: &str) -> Self {
+        let mut desk = Self::new(|_| unreachable!());
+        desk.bed = Bed::new(script);
+        desk.ports.runtimes = Builds::fixed(vec![desk.bed.fake.runtime(&[])]);
+        desk.ports.runner = Arc::new(BenchRunner::new(desk.ports.clock.clone()));
+        desk
     }
 
     pub fn engine(&self) -> (Engine, Receiver<Event>) {

@@ -333,6 +333,7 @@ pub fn rx580() -> Capabilities {
         logical_cores: 12,
         bench_flags: b11149_flags(),
         bench_defaults: BTreeMap::new(),
+        fixed_env: BTreeSet::new(),
     }
 }
 

@@ -20,7 +20,11 @@ fn ports(bed: &Bed) -> flux::engine::Ports {
         flux: Some(env!("CARGO_BIN_EXE_flux").into()),
     };
     let ports = wiring::open(&options).unwrap().ports;
-    ports.runtimes.add(bed.fake.dir()).unwrap();
+    let new = flux::ports::NewRuntime {
+        dir: bed.fake.dir().to_owned(),
+        ..Default::default()
+    };
+    ports.runtimes.add(&new).unwrap();
     ports
 }
 

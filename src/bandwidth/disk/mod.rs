@@ -24,6 +24,10 @@ pub(super) const BLOCK: u64 = 8 << 20;
 const RANDOM_BLOCK: u64 = 1 << 20;
 /// Readers at random: solid-state disks want several requests at once.
 const RANDOM_READERS: u32 = 4;
+/// Through the page cache threads share stripes of so much: the order of a layer's matrix.
+const STRIPE: u64 = 4 << 20;
+/// … and read pieces of so much, small against the system's read-ahead as the page faults of a mapped file are.
+const PIECE: u64 = 64 << 10;
 /// What direct reads want buffers, offsets and lengths to be a multiple of: the largest sector in use.
 pub(super) const ALIGN: usize = 4096;
 /// Repetitions that count, after one that warms up and says how much to read.
@@ -142,21 +146,75 @@ pub(super) fn random(
     }))
 }
 
+/// Reads the source in order through the page cache with `threads` threads, each its part of every stripe.
+pub(super) fn buffered(
+    source: &Source,
+    size: u64,
+    rate: f64,
+    threads: u32,
+    steps: &Steps,
+) -> Result<Result<Bandwidth, String>, Stop> {
+    let stripe = source.block(STRIPE.min(size));
+    let bytes = repetition_bytes(rate, stripe, size, source.length);
+    let mut stripes = (0..source.length / stripe).map(|i| i * stripe).cycle();
+    source.through_cache(|forget| {
+        let mut samples = Vec::new();
+        for repetition in 0..=REPETITIONS {
+            steps.check()?;
+            forget();
+            let now: Vec<u64> = stripes.by_ref().take((bytes / stripe) as usize).collect();
+            match striped(source, stripe, threads, &now) {
+                Ok(secs) if repetition > 0 => samples.push(bytes as f64 / secs),
+                Ok(_) => {}
+                Err(e) => return Ok(Err(source.says(&e))),
+            }
+        }
+        Ok(Ok(Bandwidth {
+            path: Path::DiskBuffered,
+            device: None,
+            samples,
+            bytes,
+            threads,
+        }))
+    })
+}
+
+/// Seconds that reading these stripes takes, each thread its part of each.
+fn striped(source: &Source, stripe: u64, threads: u32, offsets: &[u64]) -> io::Result<f64> {
+    let count = u64::from(threads);
+    let part = |thread: u64| stripe * thread / count..stripe * (thread + 1) / count;
+    in_threads(threads, |thread| {
+        let mut buffer = Aligned::new(PIECE);
+        for &offset in offsets {
+            let part = part(u64::from(thread));
+            for at in part.clone().step_by(PIECE as usize) {
+                let length = PIECE.min(part.end - at) as usize;
+                source.read(&mut buffer.get_mut()[..length], offset + at)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Seconds that reading the blocks at these offsets takes.
 fn scattered(source: &Source, block: u64, offsets: &[u64]) -> io::Result<f64> {
     let next = AtomicUsize::new(0);
-    let reader = |mut buffer: Aligned| -> io::Result<()> {
+    in_threads(RANDOM_READERS, |_| {
+        let mut buffer = Aligned::new(block);
         while let Some(&offset) = offsets.get(next.fetch_add(1, Ordering::Relaxed)) {
             source.read(buffer.get_mut(), offset)?;
         }
         Ok(())
-    };
-    let buffers: Vec<Aligned> = (0..RANDOM_READERS).map(|_| Aligned::new(block)).collect();
+    })
+}
+
+/// Seconds that `threads` readers take, each told its number.
+fn in_threads(threads: u32, read: impl Fn(u32) -> io::Result<()> + Sync) -> io::Result<f64> {
+    let read = &read;
     let start = Instant::now();
     thread::scope(|scope| {
-        let readers: Vec<_> = buffers
-            .into_iter()
-            .map(|buffer| thread::Builder::new().spawn_scoped(scope, move || reader(buffer)))
+        let readers: Vec<_> = (0..threads)
+            .map(|number| thread::Builder::new().spawn_scoped(scope, move || read(number)))
             .collect();
         for reader in readers {
             match reader?.join() {

@@ -170,6 +170,17 @@ impl Source {
         }
     }
 
+    /// Lets `work` read through the page cache, of which nothing holds the file before each of its repetitions.
+    pub(crate) fn through_cache<T>(&self, work: impl FnOnce(&dyn Fn()) -> T) -> T {
+        direct::through(&self.file);
+        let done = work(&|| direct::forget(&self.file));
+        if self.is_direct {
+            // It took the flag before; reads of the next measurement would show that it does not.
+            let _ = direct::bypass(&self.file);
+        }
+        done
+    }
+
     /// A failure to read, in words.
     pub(crate) fn says(&self, error: &io::Error) -> String {
         format!("it cannot be read ({error}): {}", self.place.display())

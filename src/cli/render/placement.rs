@@ -6,7 +6,9 @@ use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
 use crate::domain::text::{clean, settings_words, shell_command};
 use crate::domain::types::Bytes;
-use crate::engine::plan::{BenchDocument, CandidateDocument, FitDocument, PlanDocument};
+use crate::engine::plan::{
+    BenchDocument, CandidateDocument, ConstantDocument, FitDocument, PlanDocument,
+};
 
 use super::table::{Align, Table};
 
@@ -39,7 +41,7 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
             document.model.path.display().to_string(),
         ];
         args.extend(chosen.args.server.iter().cloned());
-        let command = shell_command(&std::collections::BTreeMap::default(), &args);
+        let command = shell_command(&document.machine.env, &args);
         let _ = writeln!(text, "\n{}\n  {command}", style.heading("Command"));
     }
     text
@@ -61,12 +63,14 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
             chosen.placement.type_k, chosen.placement.type_v
         )
     };
-    let basis = match document.fit.mean_abs_error_pct {
-        Some(error) => format!(
-            "from a fit over {} benchmarks (error {error:.1} %)",
-            document.fit.runs
-        ),
-        None => "from measured and assumed bandwidths, no benchmark yet".to_owned(),
+    let measured = |c: &ConstantDocument| c.status == Status::Measured;
+    let basis = if let Some(error) = document.fit.mean_abs_error_pct {
+        let runs = document.fit.runs;
+        format!("from a fit over {runs} benchmarks (error {error:.1} %)")
+    } else if document.fit.constants.iter().any(measured) {
+        "from measured and assumed bandwidths, no benchmark yet".to_owned()
+    } else {
+        "from assumed bandwidths, no benchmark yet".to_owned()
     };
     let _ = writeln!(
         text,
@@ -74,9 +78,23 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
         chosen.placement.context
     );
     if chosen.streams {
-        text.push_str("Weights do not fit in RAM: they are read from the disk for every token\n");
+        let _ = writeln!(text, "{}", streams(document));
     }
     text
+}
+
+/// Weights that RAM does not hold, before anything is run: from where they come instead, and how fast.
+fn streams(document: &PlanDocument) -> String {
+    let disk = document
+        .fit
+        .constants
+        .iter()
+        .find(|c| c.name == "disk_bandwidth");
+    let rate = disk.and_then(|c| Some((c.value?, status(c.status))));
+    let rate = rate.map_or_else(String::new, |(value, status)| {
+        format!(", at {} GB/s ({status})", self::rate(value))
+    });
+    format!("Weights do not fit in RAM: they are read from the disk for every token{rate}")
 }
 
 /// What is placed where, in words.
@@ -197,8 +215,9 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
     for confirmation in &bench.confirmations {
         let _ = writeln!(
             text,
-            "  {}: {}",
+            "  {} against {}: {}",
             clean(&settings_words(&confirmation.settings)),
+            clean(&settings_words(&confirmation.baseline)),
             clean(&confirmation.reason)
         );
     }
@@ -244,17 +263,20 @@ fn fit(fit: &FitDocument, style: Style) -> String {
             clean(&constant.name),
             constant.value.map_or_else(|| "no limit".to_owned(), rate),
             constant.unit.clone(),
-            match constant.status {
-                Status::Measured => "measured",
-                Status::Fitted => "fitted",
-                Status::Assumed => "assumed",
-            }
-            .to_owned(),
+            status(constant.status).to_owned(),
             clean(&constant.origin),
         ]);
     }
     let title = style.heading("What the prediction rests on");
     format!("{title}\n{}", table.render(2, style))
+}
+
+const fn status(status: Status) -> &'static str {
+    match status {
+        Status::Measured => "measured",
+        Status::Fitted => "fitted",
+        Status::Assumed => "assumed",
+    }
 }
 
 /// Three significant digits.

@@ -1,7 +1,9 @@
 //! llama.cpp builds as a table.
 
+use std::fmt::Write as _;
+
 use crate::cli::output::Style;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, shell_command};
 use crate::domain::types::{Runtime, RuntimeOrigin};
 
 use super::table::{Align, Table};
@@ -31,16 +33,24 @@ pub fn list(runtimes: &[Runtime], style: Style) -> String {
             clean(&runtime.dir.display().to_string()),
         ]);
     }
-    table.render(0, style)
+    let mut text = table.render(0, style);
+    for runtime in runtimes.iter().filter(|r| !r.env.is_empty()) {
+        let variables = clean(&shell_command(&runtime.env, &[]));
+        let _ = writeln!(text, "{} runs with {variables}", clean(&runtime.name));
+    }
+    text
 }
 
 /// One build in one line: `b11149 (vulkan, cpu)`.
 pub fn one(runtime: &Runtime) -> String {
+    let variables = shell_command(&runtime.env, &[]);
+    let with = if variables.is_empty() { "" } else { ", with " };
     format!(
-        "{}, build {}, {}",
+        "{}, build {}, {}{with}{}",
         clean(&runtime.name),
         build(runtime),
-        backends(runtime)
+        backends(runtime),
+        clean(&variables)
     )
 }
 
@@ -103,6 +113,7 @@ pub(crate) mod tests {
             server_flags: BTreeSet::new(),
             bench_defaults: BTreeMap::new(),
             origin: RuntimeOrigin::Installed,
+            env: BTreeMap::new(),
         }
     }
 
@@ -112,6 +123,20 @@ pub(crate) mod tests {
             list(&[cpu_build()], Style::PLAIN),
             "Name      Build  Commit   Backends  Devices   Origin     Folder\n\
              b11149  unknown  unknown  cpu       CPU only  installed  /opt/llama\n"
+        );
+    }
+
+    #[test]
+    fn variables_kept_with_a_build_are_shown() {
+        let mut build = cpu_build();
+        build.env = BTreeMap::from([("HSA_OVERRIDE_GFX_VERSION".to_owned(), "10.3.0".to_owned())]);
+        assert!(
+            list(std::slice::from_ref(&build), Style::PLAIN)
+                .ends_with("/opt/llama\nb11149 runs with HSA_OVERRIDE_GFX_VERSION=10.3.0\n")
+        );
+        assert_eq!(
+            one(&build),
+            "b11149, build unknown, cpu, with HSA_OVERRIDE_GFX_VERSION=10.3.0"
         );
     }
 

@@ -47,11 +47,11 @@ pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: 
     let first = memories.devices.first();
     let ram = measured(Path::RamRead, None);
     set(Constant::HostRead, 1.0 / HOST_READ, ram);
-    set(
-        Constant::DiskRead,
-        1.0 / DISK_READ,
-        measured(Path::DiskSequential, None),
-    );
+    // A file that another program keeps in the cache would be read faster than its disk is.
+    let in_order = measured(Path::DiskSequential, None);
+    let buffered = measured(Path::DiskBuffered, None);
+    let least = buffered.into_iter().chain(in_order).reduce(f64::min);
+    set(Constant::DiskRead, 1.0 / DISK_READ, least);
     let upload = first.and_then(|d| measured(Path::Upload, Some(d)));
     set(Constant::Upload, 1.0 / UPLOAD, upload);
     set(Constant::ExpertUpload, 1.0 / UPLOAD, upload);
@@ -102,5 +102,61 @@ fn hand_off(memories: &Memories, windows: bool) -> f64 {
         (true, true) => HAND_OFF_VULKAN_WINDOWS,
         (true, false) => HAND_OFF_VULKAN,
         _ => HAND_OFF,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::placement::bandwidth::Bandwidth;
+    use crate::domain::placement::devices::HostMemory;
+    use crate::domain::types::Bytes;
+
+    /// Measured on a virtual disk: 3.15 GB/s past the cache, 1.9 GB/s through it.
+    #[test]
+    fn weights_come_from_the_disk_as_fast_as_through_the_page_cache() {
+        let memories = Memories {
+            devices: Vec::new(),
+            host: HostMemory {
+                total: Bytes::gib(8),
+                usable: Bytes::gib(7),
+                used_by_others: Bytes::gib(1),
+            },
+        };
+        let disk = |paths: &[(Path, f64)]| {
+            let of = |&(path, rate): &(Path, f64)| Bandwidth {
+                path,
+                device: None,
+                samples: vec![rate],
+                bytes: 1,
+                threads: 1,
+            };
+            let profile = BandwidthProfile {
+                paths: paths.iter().map(of).collect(),
+                ..BandwidthProfile::default()
+            };
+            let known = priors(&memories, Some(&profile), false)[&Constant::DiskRead].clone();
+            (Constant::DiskRead.shown(known.seconds), known.status)
+        };
+        let close = |(shown, status): (f64, Status), to: f64, known| {
+            assert!(
+                (shown - to).abs() < 1e-9 && status == known,
+                "{shown} {status:?}"
+            );
+        };
+        let (direct, buffered) = (Path::DiskSequential, Path::DiskBuffered);
+        close(
+            disk(&[(direct, 3.15e9), (buffered, 1.9e9)]),
+            1.9,
+            Status::Measured,
+        );
+        // A profile from before, or of a system without it; and a file that was cached all the same.
+        close(disk(&[(direct, 3.15e9)]), 3.15, Status::Measured);
+        close(
+            disk(&[(direct, 3.15e9), (buffered, 20e9)]),
+            3.15,
+            Status::Measured,
+        );
+        close(disk(&[]), 0.5, Status::Assumed);
     }
 }

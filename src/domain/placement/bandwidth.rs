@@ -14,6 +14,9 @@ pub enum Path {
     DiskSequential,
     /// Reading blocks of the model's disk at random, past the page cache.
     DiskRandom,
+    /// Reading the model's disk through the page cache with all threads, each its part of every matrix: as llama.cpp reads
+    /// a mapped model that RAM does not hold.
+    DiskBuffered,
     /// Copying inside a device's memory; each byte is read and written, both count.
     DeviceCopy,
     /// Host to device.

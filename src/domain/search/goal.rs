@@ -20,11 +20,8 @@ impl Objective {
     /// A goal judged by `tests`.
     ///
     /// # Errors
-    /// The energy goal; tests without a prompt or a generation test.
+    /// Tests without a prompt or a generation test.
     pub fn new(goal: Goal, request: RequestShape, tests: Vec<TestSpec>) -> Result<Self, PlanError> {
-        if goal == Goal::Energy {
-            return Err(PlanError::NeedsTelemetry);
-        }
         let prompts = tests.iter().filter(|t| t.is_prompt());
         // The request's own prompt is best stood for by the test nearest to it in length.
         let distance = |t: &&TestSpec| {
@@ -56,28 +53,42 @@ impl Objective {
         &self.tests
     }
 
-    /// Name of the primary metric: a test's label, or `request` (requests per second).
+    /// Name of the primary metric: a test's label, `request` (requests per second), or `energy` (tokens generated per
+    /// joule of the device).
     pub fn primary(&self) -> String {
         match self.goal {
             Goal::Request => "request".to_owned(),
             Goal::Prompt => self.primary_prompt.to_string(),
-            Goal::Generation | Goal::Energy => self.generation.to_string(),
+            Goal::Generation => self.generation.to_string(),
+            Goal::Energy => "energy".to_owned(),
         }
     }
 
-    /// Tests whose metric must not get worse. A request has none: it already weighs both.
+    /// Does it count joules?
+    pub fn needs_energy(&self) -> bool {
+        self.goal == Goal::Energy
+    }
+
+    /// Do these samples tell the energy that the goal counts?
+    pub fn has_energy(&self, samples: &[TestSamples]) -> bool {
+        !self.per_joule(samples).is_empty()
+    }
+
+    /// Tests whose metric must not get worse: saving energy by being slow is no gain. A request has none: it already
+    /// weighs both.
     pub fn guards(&self) -> Vec<TestSpec> {
         let guards = |prompt: bool| self.tests.iter().filter(move |t| t.is_prompt() == prompt);
         match self.goal {
             Goal::Request => Vec::new(),
             Goal::Prompt => guards(false).copied().collect(),
-            Goal::Generation | Goal::Energy => guards(true).copied().collect(),
+            Goal::Generation => guards(true).copied().collect(),
+            Goal::Energy => self.tests.clone(),
         }
     }
 
-    /// The primary metric from the rate of every test; higher is better. For a request
+    /// The primary metric of a goal of speed from the rate of every test; higher is better. For a request
     /// `1 / (prompt_tokens / pp + generated_tokens / tg)`, requests per second.
-    pub fn score(&self, rate: impl Fn(TestSpec) -> f64) -> f64 {
+    fn speed(&self, rate: impl Fn(TestSpec) -> f64) -> f64 {
         match self.goal {
             Goal::Request => {
                 let prompt = f64::from(self.request.prompt_tokens) / rate(self.primary_prompt);
@@ -91,20 +102,36 @@ impl Objective {
 
     /// The primary metric of one run, from its mean rates.
     pub fn run_score(&self, samples: &[TestSamples]) -> f64 {
-        self.score(|test| mean_rate(samples, test))
+        if self.needs_energy() {
+            let all = self.per_joule(samples);
+            return all.iter().sum::<f64>() / all.len() as f64;
+        }
+        self.speed(|test| mean_rate(samples, test))
     }
 
     /// The primary metric of every repetition of one run.
     pub fn repetition_scores(&self, samples: &[TestSamples]) -> Vec<f64> {
+        if self.needs_energy() {
+            return self.per_joule(samples);
+        }
         let count = samples.iter().map(|s| s.samples_ns.len()).min();
         (0..count.unwrap_or(0))
             .map(|i| {
-                self.score(|test| {
+                self.speed(|test| {
                     let of_test = samples.iter().find(|s| s.test == test);
                     of_test.map_or(f64::NAN, |s| s.rates()[i])
                 })
             })
             .collect()
+    }
+
+    /// Tokens generated per joule of the device, of every repetition; empty where it is not known of all.
+    fn per_joule(&self, samples: &[TestSamples]) -> Vec<f64> {
+        let generation = samples.iter().find(|s| s.test == self.generation);
+        let energy = generation.and_then(|s| s.energy.as_ref());
+        let joules = energy.map_or_else(Vec::new, |e| e.joules(false));
+        let tokens = f64::from(self.generation.tokens());
+        joules.into_iter().map(|j| tokens / j).collect()
     }
 
     /// How many times its baseline time a test may take before nothing can make up for it, at least `least`. Only a

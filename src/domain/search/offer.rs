@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub bench_flags: BTreeSet<String>,
     /// Stock defaults as `--help` prints them, by long flag.
     pub bench_defaults: BTreeMap<String, String>,
+    /// Variables kept with the build: every run gets them, so that a setting of the same variable has no "off".
+    pub fixed_env: BTreeSet<String>,
 }
 
 /// What the user and the workload allow.
@@ -250,10 +252,21 @@ fn refused_whole(
     {
         return Some(format!("this llama-bench has no {flag}"));
     }
+    let fixed = &capabilities.fixed_env;
+    if let Some(name) = variables(dimension).find(|v| fixed.contains(*v)) {
+        return Some(format!("the runtime's own environment sets {name}"));
+    }
     dimension
         .needs
         .iter()
         .find_map(|need| missing(*need, capabilities))
+}
+
+/// Variables a dimension sets by one of its values.
+fn variables(dimension: &Dimension) -> impl Iterator<Item = &String> {
+    let number = dimension.number.iter().flat_map(|n| n.effect.env.keys());
+    let values = dimension.values.iter().flat_map(|v| v.effect.env.keys());
+    number.chain(values)
 }
 
 /// Why a need is not met; `None` where it is.

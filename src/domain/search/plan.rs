@@ -80,11 +80,6 @@ impl PlanInput {
 /// A search that cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Energy has no source yet.
-    #[error(
-        "the energy goal needs power telemetry, which this version does not read: choose another goal"
-    )]
-    NeedsTelemetry,
     /// A number that must be positive is zero.
     #[error("{0} must be at least 1")]
     Zero(&'static str),
@@ -122,7 +117,7 @@ impl TunePlan {
     /// Plans a search over an offer.
     ///
     /// # Errors
-    /// The energy goal, or a zero where a number is needed.
+    /// A zero where a number is needed.
     pub fn new(offer: Offer, input: PlanInput) -> Result<Self, PlanError> {
         let positive = [
             (input.prompt_tokens, "the prompt length"),

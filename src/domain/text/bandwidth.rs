@@ -10,6 +10,7 @@ pub const fn path_words(path: Path) -> &'static str {
         Path::RamRead => "RAM, read",
         Path::DiskSequential => "Disk, in order",
         Path::DiskRandom => "Disk, at random",
+        Path::DiskBuffered => "Disk, through the cache",
         Path::DeviceCopy => "Device memory, read + written",
         Path::Upload => "Host to device",
         Path::Download => "Device to host",

@@ -13,6 +13,9 @@ const SMALLEST_P: f64 = 1e-4;
 /// Label of the request goal's metric; its rate is requests per second, shown as seconds per request.
 const REQUEST: &str = "request";
 
+/// Label of the energy goal's metric, tokens generated per joule of the device.
+const ENERGY: &str = "energy";
+
 /// One metric of a judgement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
@@ -61,12 +64,12 @@ pub fn verdict_of(comparison: &Comparison) -> String {
     format!("{verdict}: {}", effect(comparison))
 }
 
-/// A rate in the unit people read: tokens per second, or seconds per request.
+/// A rate in the unit people read: tokens per second, seconds per request, or tokens per joule.
 pub fn quantity(label: &str, rate: f64) -> (f64, &'static str) {
-    if label == REQUEST {
-        (1.0 / rate, "s/request")
-    } else {
-        (rate, "t/s")
+    match label {
+        REQUEST => (1.0 / rate, "s/request"),
+        ENERGY => (rate, "t/J"),
+        _ => (rate, "t/s"),
     }
 }
 
@@ -127,6 +130,7 @@ mod tests {
     #[test]
     fn a_request_is_shown_in_seconds() {
         assert_eq!(quantity("request", 0.05), (20.0, "s/request"));
+        assert_eq!(quantity("energy", 0.45), (0.45, "t/J"));
         assert_eq!(quantity("tg128", 38.2), (38.2, "t/s"));
     }
 

@@ -52,6 +52,8 @@ pub enum FailureClass {
     TooFewTokens,
     /// The prompt was not computed but remembered (case C09).
     PromptFromCache,
+    /// The energy goal was asked for and no sensor told of it.
+    NoEnergy,
 }
 
 impl FailureClass {
@@ -81,6 +83,7 @@ impl FailureClass {
             Self::AnotherServer => "wrong server",
             Self::TooFewTokens => "too few tokens",
             Self::PromptFromCache => "prompt served from cache",
+            Self::NoEnergy => "no energy reading",
         }
     }
 
@@ -112,6 +115,7 @@ impl FailureClass {
             Self::AnotherServer => "end the other program, or try again on another port",
             Self::TooFewTokens => "generate at least 32 tokens, with the end token ignored",
             Self::PromptFromCache => "send prompts with the cache off, or a new one each time",
+            Self::NoEnergy => "see with `flux doctor` why the power sensor is silent",
         }
     }
 }

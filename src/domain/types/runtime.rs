@@ -87,13 +87,14 @@ pub struct Runtime {
     pub build_commit: String,
     /// The version line in full.
     pub version_text: String,
-    /// SHA-256 over its binaries and backend libraries (the files that do the work, not wrapper scripts): its identity.
+    /// SHA-256 over its binaries and backend libraries (the files that do the work, not wrapper scripts) and its own
+    /// variables: its identity.
     pub digest: String,
     /// Backends it can use here, CPU always among them.
     pub backends: BTreeSet<Backend>,
     /// Which CPU variant library was loaded, where backends are loadable (`libggml-cpu-haswell.so`).
     pub cpu_variant: Option<String>,
-    /// Devices it lists without any environment set by Flux.
+    /// Devices it lists with its own variables and no others set by Flux.
     pub devices: Vec<RuntimeDevice>,
     /// Long flags llama-bench's `--help` names, e.g. `--flash-attn`.
     pub bench_flags: BTreeSet<String>,
@@ -103,6 +104,23 @@ pub struct Runtime {
     pub bench_defaults: BTreeMap<String, String>,
     /// How it came here.
     pub origin: RuntimeOrigin,
+    /// Variables the user keeps with it (`HSA_OVERRIDE_GFX_VERSION`): every process of it gets them, and they are part of
+    /// the digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+impl Runtime {
+    /// What a process of it gets beside the inherited environment: its own variables, then those of a launch, which win.
+    pub fn environment(&self, launch: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let own = self
+            .env
+            .iter()
+            .filter(|(name, _)| !launch.contains_key(*name));
+        own.chain(launch)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
 }
 
 /// How a runtime came to be known.

@@ -1,6 +1,6 @@
 //! The plan as `flux plan --json` prints it (design section 2): bytes, tokens per second, and how each number is known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,9 @@ pub struct MachineDocument {
     pub simulated: bool,
     /// The build, where one is known.
     pub runtime: Option<String>,
+    /// Variables kept with the build.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Devices, by id and name.
     pub devices: Vec<(String, String)>,
     /// The processor.
@@ -218,6 +221,11 @@ impl PlanDocument {
                 fingerprint: base.fingerprint.hash.clone(),
                 simulated: base.machine.simulated,
                 runtime: base.runtime.as_ref().map(|r| r.name.clone()),
+                env: base
+                    .runtime
+                    .as_ref()
+                    .map(|r| r.env.clone())
+                    .unwrap_or_default(),
                 devices: devices.map(|d| (d.id.clone(), d.name.clone())).collect(),
                 cpu: base.machine.host.cpu.clone(),
             },

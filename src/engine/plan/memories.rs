@@ -31,15 +31,20 @@ pub(super) fn memories(
         .into_iter()
         .map(|d| offload(d, &gpus, reserve, request.vram_limit))
         .collect();
-    let host = &machine.host;
     Ok(Memories {
         devices,
-        host: HostMemory {
-            total: host.ram_total,
-            usable: usable(host.ram_available, RAM_RESERVE, request.ram_limit),
-            used_by_others: host.ram_total.saturating_sub(host.ram_available),
-        },
+        host: host(machine, request.ram_limit),
     })
+}
+
+/// The host's memory with at most `limit` of it to use.
+pub(super) fn host(machine: &Machine, limit: Option<Bytes>) -> HostMemory {
+    let host = &machine.host;
+    HostMemory {
+        total: host.ram_total,
+        usable: usable(host.ram_available, RAM_RESERVE, limit),
+        used_by_others: host.ram_total.saturating_sub(host.ram_available),
+    }
 }
 
 /// What a build would list on a machine where it cannot be asked: the usable cards, by the backend it would use.

@@ -159,7 +159,10 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
-    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &memories);
+    // A limit on RAM is the plan's: the runs were not held to it.
+    let mut real = memories.clone();
+    real.host = memories::host(&machine, None);
+    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &real);
     notices.extend(info_all("left-out", &learned.left_out));
     let used = learned.observations.len();
     Ok(PlanBase {

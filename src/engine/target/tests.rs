@@ -36,6 +36,7 @@ fn build(backends: &[Backend], devices: &[(&str, &str)]) -> Runtime {
         server_flags: std::collections::BTreeSet::default(),
         bench_defaults: BTreeMap::new(),
         origin: RuntimeOrigin::Added,
+        env: BTreeMap::new(),
     }
 }
 

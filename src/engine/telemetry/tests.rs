@@ -1,7 +1,7 @@
 //! The sampler on a clock and sensors of the test's own.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::telemetry::{Metric, SeriesId};
 
@@ -60,7 +60,7 @@ struct Bench {
     clock: Arc<ByHand>,
     /// Every batch: its session and its values.
     batches: Arc<Mutex<Vec<Batch>>>,
-    measured: Measured,
+    watch: Watch,
     work: Work,
     ticks: Receiver<Tick>,
 }
@@ -74,19 +74,20 @@ fn bench() -> Bench {
         Ok(())
     });
     let clock = Arc::new(ByHand::default());
-    let measured = Measured::default();
+    let watch = Watch::default();
     let (sender, ticks) = bounded(TICKS_WAITING);
     let work = Work {
         sources: vec![Box::new(Counter(clock.clone(), 0.0))],
         schedule: Schedule::new(DEFAULT_INTERVAL, Duration::ZERO),
         clock: clock.clone(),
         ticks: sender,
-        keeper: Some(Keeper::new(append, measured.clone())),
+        keeper: Some(Keeper::new(append, watch.clone())),
+        watch: watch.clone(),
     };
     Bench {
         clock,
         batches,
-        measured,
+        watch,
         work,
         ticks,
     }
@@ -167,7 +168,7 @@ fn a_slow_reader_loses_ticks_and_holds_nothing_up() {
 fn readings_of_a_session_are_stored_in_batches_and_at_its_end() {
     let mut bench = bench();
     bench.next();
-    bench.measured.begin(1);
+    bench.watch.begin(1);
     for _ in 0..8 {
         bench.next();
     }
@@ -177,14 +178,14 @@ fn readings_of_a_session_are_stored_in_batches_and_at_its_end() {
     let first = (1, (2..=10).map(f64::from).collect());
     assert_eq!(bench.batches(), std::slice::from_ref(&first));
     bench.next();
-    bench.measured.begin(2);
+    bench.watch.begin(2);
     bench.next();
-    bench.measured.end();
+    bench.watch.end();
     bench.next();
     let mut expected = vec![first, (1, vec![11.0]), (2, vec![12.0])];
     assert_eq!(bench.batches(), expected);
     // Stopped while a session is measured.
-    bench.measured.begin(3);
+    bench.watch.begin(3);
     bench.next();
     let (stop, stopped) = bounded(0);
     drop(stop);

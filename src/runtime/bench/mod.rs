@@ -52,7 +52,7 @@ impl BenchRunner {
         };
         let mut spec = Spec::new(bench);
         spec.args = plan.args;
-        spec.env.clone_from(&request.launch.env);
+        spec.env = request.runtime.environment(&request.launch.env);
         spec.time_limit = Some(limit(request.time_limit_secs));
         let raw = RawOutput {
             argv: spec.argv(),

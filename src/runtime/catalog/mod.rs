@@ -3,7 +3,7 @@
 mod memory;
 mod places;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::domain::types::{Backend, Runtime, RuntimeDevice, RuntimeOrigin};
-use crate::ports::{CancelToken, InstallProgress, PortError, PortResult, Runtimes};
+use crate::ports::{CancelToken, InstallProgress, NewRuntime, PortError, PortResult, Runtimes};
 use crate::runtime::digest;
 use crate::runtime::identify::{self, Located};
 use crate::runtime::install::{Installer, Pins, REMOVING_PREFIX};
 
-use memory::{Known, Memory, Outcome};
+use memory::{Added, Known, Memory, Outcome, key};
 
 pub use places::{Place, Surroundings};
 
@@ -28,6 +28,23 @@ const MEMORY: &str = "runtimes.json";
 /// A refusal is remembered only where finding it took this long: a missing library may be installed any time, and a
 /// program that hangs must not delay every scan.
 const SLOW_REFUSAL: Duration = Duration::from_secs(2);
+
+/// A folder that may hold a build, and the variables it is used with.
+struct Candidate {
+    dir: PathBuf,
+    origin: RuntimeOrigin,
+    env: BTreeMap<String, String>,
+}
+
+impl Candidate {
+    fn plain(dir: PathBuf, origin: RuntimeOrigin) -> Self {
+        Self {
+            dir,
+            origin,
+            env: BTreeMap::new(),
+        }
+    }
+}
 
 /// The catalogue of one data folder.
 pub struct Catalog {
@@ -89,7 +106,7 @@ impl Catalog {
         let mut problems = Vec::new();
         let (mut dirs, mut digests) = (BTreeSet::new(), BTreeSet::new());
         let drivers = identify::driver_stamp();
-        for (dir, origin) in self.candidates(memory) {
+        for Candidate { dir, origin, env } in self.candidates(memory) {
             let located = match identify::locate(&dir) {
                 Ok(located) => located,
                 // Most usual places hold nothing; an added or installed folder that is gone is worth a word.
@@ -97,22 +114,19 @@ impl Catalog {
                 Err(error) => {
                     let gone = remembered_of_added(memory)
                         .into_iter()
-                        .find(|known| known.dir == dir);
+                        .find(|known| known.dir == dir && known.env == env);
                     let name = gone.map_or_else(|| "NAME".to_owned(), |known| known.name);
                     let hint = format!("If it is gone for good: `flux runtime remove {name}`");
                     problems.push(error.hint(hint));
                     continue;
                 }
             };
-            if !dirs.insert(
-                located
-                    .dir
-                    .canonicalize()
-                    .unwrap_or_else(|_| located.dir.clone()),
-            ) {
+            let canonical = located.dir.canonicalize();
+            let canonical = canonical.unwrap_or_else(|_| located.dir.clone());
+            if !dirs.insert((canonical, env.clone())) {
                 continue;
             }
-            match remembered(memory, &located, &drivers, origin, &dir) {
+            match remembered(memory, &located, &env, &drivers, origin, &dir) {
                 Ok(runtime) if digests.insert(runtime.digest.clone()) => found.push(runtime),
                 Ok(_) => {}
                 Err(error) => problems.push(error),
@@ -133,19 +147,22 @@ impl Catalog {
     }
 
     /// Folders that may hold a build, in the order in which the first of two equal builds is kept.
-    fn candidates(&self, memory: &Memory) -> Vec<(PathBuf, RuntimeOrigin)> {
+    fn candidates(&self, memory: &Memory) -> Vec<Candidate> {
         let installed = folders_in(&self.installed_dir)
             .into_iter()
-            .map(|dir| (dir, RuntimeOrigin::Installed));
-        let added = memory
-            .added
-            .iter()
-            .map(|dir| (dir.clone(), RuntimeOrigin::Added));
+            .map(|dir| Candidate::plain(dir, RuntimeOrigin::Installed));
+        let added = memory.added.iter().map(|added| {
+            let (dir, env) = added.parts();
+            Candidate {
+                env,
+                ..Candidate::plain(dir.to_owned(), RuntimeOrigin::Added)
+            }
+        });
         let found = self
             .places
             .iter()
             .flat_map(Place::folders)
-            .map(|dir| (dir, RuntimeOrigin::Found));
+            .map(|dir| Candidate::plain(dir, RuntimeOrigin::Found));
         installed.chain(added).chain(found).collect()
     }
 
@@ -165,23 +182,26 @@ impl Catalog {
     fn identify_dir(
         &self,
         dir: &Path,
+        env: &BTreeMap<String, String>,
         origin: RuntimeOrigin,
         memory: &mut Memory,
     ) -> PortResult<Runtime> {
         let located = identify::locate(dir)?;
         // Named by the user, a folder refused before gets another chance.
         let is_refused = |known: &Known| matches!(known.outcome, Outcome::Refused { .. });
-        if memory.known.get(&located.dir).is_some_and(is_refused) {
-            memory.known.remove(&located.dir);
+        let place = key(&located.dir, env);
+        if memory.known.get(&place).is_some_and(is_refused) {
+            memory.known.remove(&place);
         }
-        let origin = match self.installed_folder(&located.dir) {
-            Some(_) => RuntimeOrigin::Installed,
-            None => origin,
-        };
-        let top = self
-            .installed_folder(&located.dir)
-            .unwrap_or_else(|| located.dir.clone());
-        remembered(memory, &located, &identify::driver_stamp(), origin, &top)
+        // With variables it is the user's own build, and the installed one stays beside it.
+        let installed = self.installed_folder(&located.dir);
+        let installed = installed.filter(|_| env.is_empty());
+        let origin = installed
+            .as_ref()
+            .map_or(origin, |_| RuntimeOrigin::Installed);
+        let top = installed.unwrap_or_else(|| located.dir.clone());
+        let drivers = identify::driver_stamp();
+        remembered(memory, &located, env, &drivers, origin, &top)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Memory) -> PortResult<T>) -> PortResult<T> {
@@ -230,17 +250,26 @@ impl Runtimes for Catalog {
             return Err(Self::unknown(name_or_dir, &known));
         }
         let located = identify::locate(dir)?;
-        if let Some(runtime) = known.into_iter().find(|runtime| runtime.dir == located.dir) {
+        // Of several in one folder, the one without variables of its own.
+        let here = known.into_iter().filter(|r| r.dir == located.dir);
+        if let Some(runtime) = here.min_by_key(|r| r.env.len()) {
             return Ok(runtime);
         }
-        self.change(|memory| self.identify_dir(dir, RuntimeOrigin::Found, memory))
+        let none = BTreeMap::new();
+        self.change(|memory| self.identify_dir(dir, &none, RuntimeOrigin::Found, memory))
     }
 
-    fn add(&self, dir: &Path) -> PortResult<Runtime> {
+    fn add(&self, new: &NewRuntime) -> PortResult<Runtime> {
         self.change(|memory| {
-            let runtime = self.identify_dir(dir, RuntimeOrigin::Added, memory)?;
-            if runtime.origin == RuntimeOrigin::Added && !memory.added.contains(&runtime.dir) {
-                memory.added.push(runtime.dir.clone());
+            let mut runtime =
+                self.identify_dir(&new.dir, &new.env, RuntimeOrigin::Added, memory)?;
+            if let Some(name) = &new.name {
+                memory.rename(&runtime.digest, name)?;
+                runtime.name.clone_from(name);
+            }
+            let added = Added::new(runtime.dir.clone(), runtime.env.clone());
+            if runtime.origin == RuntimeOrigin::Added && !memory.added.contains(&added) {
+                memory.added.push(added);
             }
             Ok(runtime)
         })
@@ -258,7 +287,10 @@ impl Runtimes for Catalog {
                 .ok_or_else(|| Self::unknown(name, &known))?;
             match (runtime.origin, self.installed_folder(&runtime.dir)) {
                 (RuntimeOrigin::Installed, Some(folder)) => delete(&folder)?,
-                (RuntimeOrigin::Added, _) => memory.added.retain(|dir| *dir != runtime.dir),
+                (RuntimeOrigin::Added, _) => {
+                    let gone = Added::new(runtime.dir.clone(), runtime.env.clone());
+                    memory.added.retain(|added| *added != gone);
+                }
                 _ => {
                     return Err(PortError::new(format!(
                         "{name} was not installed or added by Flux, so it is left alone: {}",
@@ -267,7 +299,7 @@ impl Runtimes for Catalog {
                     .hint("Flux finds it in a usual folder; uninstall it with what installed it"));
                 }
             }
-            memory.known.remove(&runtime.dir);
+            memory.known.remove(&key(&runtime.dir, &runtime.env));
             memory.names.remove(&runtime.digest);
             Ok(runtime)
         })
@@ -281,7 +313,8 @@ impl Runtimes for Catalog {
     ) -> PortResult<Runtime> {
         let installer = self.installer.as_ref().map_err(Clone::clone)?;
         let dir = installer.install(backend, cancel, progress)?;
-        self.change(|memory| self.identify_dir(&dir, RuntimeOrigin::Installed, memory))
+        let none = BTreeMap::new();
+        self.change(|memory| self.identify_dir(&dir, &none, RuntimeOrigin::Installed, memory))
     }
 }
 
@@ -289,6 +322,7 @@ impl Runtimes for Catalog {
 fn remembered(
     memory: &mut Memory,
     located: &Located,
+    env: &BTreeMap<String, String>,
     drivers: &str,
     origin: RuntimeOrigin,
     folder: &Path,
@@ -296,15 +330,16 @@ fn remembered(
     let files = digest::runtime_files(&located.dir)
         .map_err(|e| PortError::caused(format!("cannot read {}", located.dir.display()), &e))?;
     let stamp = format!("{}-{drivers}", digest::stamp(&files));
+    let place = key(&located.dir, env);
     let known = memory
         .known
-        .get(&located.dir)
+        .get(&place)
         .filter(|known| known.stamp == stamp);
     let outcome = if let Some(known) = known {
         known.outcome.clone()
     } else {
         let begun = Instant::now();
-        let outcome = match identify::identify_located(located) {
+        let outcome = match identify::identify_located(located, env) {
             Ok(runtime) => Outcome::Runtime(Box::new(runtime)),
             Err(PortError { headline, hint, .. }) => Outcome::Refused { headline, hint },
         };
@@ -314,7 +349,7 @@ fn remembered(
                 stamp,
                 outcome: outcome.clone(),
             };
-            memory.known.insert(located.dir.clone(), known);
+            memory.known.insert(place, known);
         }
         outcome
     };
@@ -341,7 +376,7 @@ fn remembered(
 }
 
 fn remembered_of_added(memory: &Memory) -> Vec<Runtime> {
-    let known = |dir: &PathBuf| match &memory.known.get(dir)?.outcome {
+    let known = |added: &Added| match &memory.known.get(&added.key())?.outcome {
         Outcome::Runtime(runtime) => {
             let mut runtime = (**runtime).clone();
             runtime.name = memory.names.get(&runtime.digest)?.clone();

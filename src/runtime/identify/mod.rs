@@ -1,12 +1,13 @@
 //! Knows a llama.cpp build by running it: version, devices, flags, stock defaults, backends, digest (design section 4;
-//! cases C02, C10, C21). Children get no inherited `GGML_*` or `LLAMA_*`, a time limit and bounded output.
+//! cases C02, C10, C21). Children get no inherited `GGML_*` or `LLAMA_*` but the build's own variables, a time limit and
+//! bounded output.
 
 mod drivers;
 mod naming;
 pub mod remote;
 pub mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -107,14 +108,18 @@ pub(super) fn has_binaries(dir: &Path) -> bool {
 /// # Errors
 /// It holds no llama.cpp, or one that does not run here; the message says what was tried and what it printed.
 pub fn identify(dir: &Path) -> PortResult<Runtime> {
-    identify_located(&locate(dir)?)
+    identify_located(&locate(dir)?, &BTreeMap::new())
 }
 
-pub(super) fn identify_located(located: &Located) -> PortResult<Runtime> {
-    let (bench, server) = ask_both(located)?;
+/// The same with variables that every process of it gets.
+pub(super) fn identify_located(
+    located: &Located,
+    env: &BTreeMap<String, String>,
+) -> PortResult<Runtime> {
+    let (bench, server) = ask_both(located, env)?;
     let files = digest::runtime_files(&located.dir)
         .map_err(|e| PortError::caused(format!("cannot read {}", located.dir.display()), &e))?;
-    let digest = digest::digest(&files).map_err(|e| {
+    let digest = digest::digest(&files, env).map_err(|e| {
         PortError::caused(
             format!("cannot read the build's files in {}", located.dir.display()),
             &e,
@@ -160,13 +165,17 @@ pub(super) fn identify_located(located: &Located) -> PortResult<Runtime> {
         server_flags: help(server).flags,
         bench_defaults: bench_help.defaults,
         origin: RuntimeOrigin::Found,
+        env: env.clone(),
     })
 }
 
 /// Asks both programs. One that does not run is left out with a warning; none that runs is the failure.
-fn ask_both(located: &Located) -> PortResult<(Option<Program>, Option<Program>)> {
+fn ask_both(
+    located: &Located,
+    env: &BTreeMap<String, String>,
+) -> PortResult<(Option<Program>, Option<Program>)> {
     let mut failure = None;
-    let mut asked = |program: &Option<PathBuf>| match Program::ask(program.as_deref()?) {
+    let mut asked = |program: &Option<PathBuf>| match Program::ask(program.as_deref()?, env) {
         Ok(program) => Some(program),
         Err(error) => {
             tracing::warn!("{error}");
@@ -191,10 +200,10 @@ struct Program {
 
 impl Program {
     /// Asks `--version`, `--help` and `--list-devices`.
-    fn ask(program: &Path) -> PortResult<Self> {
-        let version_run = ask(program, &["--version".into()])?;
+    fn ask(program: &Path, env: &BTreeMap<String, String>) -> PortResult<Self> {
+        let version_run = ask(program, &["--version".into()], env)?;
         let version_said = both(&version_run);
-        let help_said = both(&ask(program, &["--help".into()])?);
+        let help_said = both(&ask(program, &["--help".into()], env)?);
         let (version, help) = (text::version(&version_said), text::help(&help_said));
         let is_llama = help.flags.contains("--n-gpu-layers") || help.flags.contains("--gpu-layers");
         if !is_llama {
@@ -202,7 +211,7 @@ impl Program {
         }
         let said = format!(
             "{version_said}\n{}",
-            both(&ask(program, &["--list-devices".into()])?)
+            both(&ask(program, &["--list-devices".into()], env)?)
         );
         Ok(Self {
             version,
@@ -212,9 +221,10 @@ impl Program {
     }
 }
 
-fn ask(program: &Path, args: &[OsString]) -> PortResult<Ended> {
+fn ask(program: &Path, args: &[OsString], env: &BTreeMap<String, String>) -> PortResult<Ended> {
     let mut spec = Spec::new(program);
     spec.args = args.to_vec();
+    spec.env.clone_from(env);
     spec.time_limit = Some(ASK_LIMIT);
     let mut tries = 0;
     let ended = loop {

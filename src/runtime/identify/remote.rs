@@ -35,7 +35,7 @@ pub fn devices(runtime: &Runtime, servers: &[String]) -> PortResult<Vec<RuntimeD
         answers(server)?;
     }
     let args = ["--rpc", &servers.join(","), "--list-devices"].map(OsString::from);
-    let found = text::devices(&both(&ask(bench, &args)?));
+    let found = text::devices(&both(&ask(bench, &args, &runtime.env)?));
     let remote = |d: &&RuntimeDevice| Backend::of_device(&d.id) == Some(Backend::Rpc);
     if found.iter().filter(remote).count() < servers.len() {
         let listed = servers.join(", ");

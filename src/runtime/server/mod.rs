@@ -178,7 +178,7 @@ fn spec(request: &ServerRequest<'_>, port: u16) -> Result<Spec, Failure> {
     spec.args
         .extend(["--host", "127.0.0.1", "--port"].map(OsString::from));
     spec.args.push(port.to_string().into());
-    spec.env.clone_from(&request.launch.env);
+    spec.env = request.runtime.environment(&request.launch.env);
     Ok(spec)
 }
 

@@ -149,7 +149,7 @@ impl<'a> Planner<'a> {
                     ..ask.context.clone()
                 };
                 for placement in self.placements(&context) {
-                    found.push(self.quick(placement, &context, ask));
+                    found.push(self.quick(placement, &context, ask, self.memories));
                 }
             }
         }
@@ -179,6 +179,8 @@ impl<'a> Planner<'a> {
                 best.push(exact);
             }
         }
+        // What exactly stays for weights in RAM may slow a candidate down.
+        best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         best
     }
 
@@ -233,14 +235,21 @@ impl<'a> Planner<'a> {
 
     /// One placement, exactly judged, whether it fits or not.
     pub fn judge(&self, placement: &Placement, context: &ContextParams, ask: &Ask) -> Candidate {
-        let mut candidate = self.quick(placement.clone(), context, ask);
-        candidate.memory = memory::memory(
+        let memory = memory::memory(
             self.layout,
             placement,
             context,
             self.memories,
             self.corrections,
         );
+        // Weights have the room in RAM that cache and buffers leave: only they can be read again from the disk.
+        let mut left = self.memories.clone();
+        for host in memory.iter().filter(|m| m.id == memory::HOST_ID) {
+            let rest = host.total().saturating_sub(host.model());
+            left.host.usable = left.host.usable.saturating_sub(rest);
+        }
+        let mut candidate = self.quick(placement.clone(), context, ask, &left);
+        candidate.memory = memory;
         candidate.misfits = Self::misfits(&candidate);
         candidate
     }
@@ -265,13 +274,20 @@ impl<'a> Planner<'a> {
         placement.resolve(self.footprint.n_layer(), self.devices())
     }
 
-    fn quick(&self, placement: Placement, context: &ContextParams, ask: &Ask) -> Candidate {
+    /// By the speed alone, with the room of these memories.
+    fn quick(
+        &self,
+        placement: Placement,
+        context: &ContextParams,
+        ask: &Ask,
+        memories: &Memories,
+    ) -> Candidate {
         let homes = self.resolve(&placement);
         let setting = Setting {
             model: &self.footprint,
             homes: &homes,
             context,
-            memories: self.memories,
+            memories,
         };
         let predict = |test| rate(setting, test, self.constants).unwrap_or(0.0);
         let predicted = Predicted {

@@ -165,6 +165,11 @@ impl Session<'_, '_> {
     /// Every step; what it came to, and the plan that all of it teaches.
     fn run(&mut self, before: &PlanBase) -> Result<(BenchDocument, PlanDocument), Ended> {
         self.bench.tell_conditions(self.context)?;
+        if self.request.ram_limit.is_some() {
+            let told =
+                "the limit on RAM binds the plan, not the runs: they may be faster than predicted";
+            self.context.notice(NoticeLevel::Info, "ram-limit", told);
+        }
         let stock = self.arm(&Settings::stock(), "stock", None)?;
         let flags = &self.bench.place.runtime.bench_flags;
         let fit = if flags.contains("--fit-target") {

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use eframe::egui::{Key, TextEdit, Ui, WidgetInfo, accesskit::Role, vec2};
 
-use crate::domain::text::clean;
+use crate::domain::text::{clean, shell_command};
 use crate::domain::types::{Runtime, RuntimeOrigin};
 use crate::engine::message::Command;
 use crate::engine::quick;
 use crate::engine::scan::Scan;
+use crate::ports::NewRuntime;
 use crate::ui::app::{Cx, Order};
 use crate::ui::files::Choice;
 use crate::ui::link::{Link, Worker};
@@ -125,6 +126,10 @@ fn line(cells: &mut Cells, runtime: &Runtime, in_use: bool) {
     if runtime.server.is_some() {
         brings.push("llama-server");
     }
+    let variables = clean(&shell_command(&runtime.env, &[]));
+    if !variables.is_empty() {
+        brings.push(&variables);
+    }
     cells.muted(brings.join(", "));
     cells.add(|ui| {
         let t = tokens(ui);
@@ -203,7 +208,13 @@ fn add(state: &mut AppState, link: &Link, dir: PathBuf) {
     state.say("Asking the build in this folder what it is");
     link.ask(
         Worker::System,
-        move |ports| ports.runtimes.add(&dir),
+        move |ports| {
+            let new = NewRuntime {
+                dir,
+                ..NewRuntime::default()
+            };
+            ports.runtimes.add(&new)
+        },
         |state, link, added| match added {
             Ok(runtime) => {
                 state.say(format!("llama.cpp {} is known now", clean(&runtime.name)));

@@ -391,7 +391,12 @@ fn command(page: &State, model: &Model) -> Result<String, JobError> {
     let path = model.base.layout.info.path.display().to_string();
     let mut argv = vec![program, "-m".to_owned(), path];
     argv.extend(server_args(page, model)?);
-    Ok(shell_command(&BTreeMap::new(), &argv))
+    let env = model
+        .base
+        .runtime
+        .as_ref()
+        .map(|r| r.environment(&BTreeMap::new()));
+    Ok(shell_command(&env.unwrap_or_default(), &argv))
 }
 
 /// Starts the server with exactly this placement.

@@ -1,0 +1,169 @@
+//! The energy goal with real processes of the simulated runtime and a sensor of the test's own: what is counted, over which
+//! seconds, and what happens where no sensor tells.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+#[path = "support/bench_runs.rs"]
+mod bench_runs;
+#[path = "support/fake_runtime.rs"]
+mod fake_runtime;
+#[path = "support/flux_cli.rs"]
+mod flux_cli;
+#[path = "support/scripted_engine.rs"]
+mod scripted_engine;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use flux::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId};
+use flux::domain::types::{EnergyMethod, Goal, RunOutcome, Verdict};
+use flux::engine::message::{Command, Outcome, TuneRequest};
+use flux::engine::report::TuneDocument;
+use flux::ports::{Store as _, Telemetry, TelemetrySource};
+use scripted_engine::{Answer, Desk, finished};
+
+/// Joules per second of the processor.
+const WATTS: f64 = 50.0;
+/// 128 tokens in 20 ms, of the 30 ms that a repetition takes; flash attention needs 30 % less time.
+const SCRIPT: &str = "tg = 6400.0\npp = 25600.0\nsleep_ms_per_rep = 30\n\n[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n";
+
+fn package(metric: Metric) -> SeriesId {
+    SeriesId {
+        source: HOST.to_owned(),
+        metric,
+    }
+}
+
+/// A counter read at boundaries only, as the slow ones are.
+struct Package(Instant);
+
+impl TelemetrySource for Package {
+    fn name(&self) -> &'static str {
+        "package"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        vec![(package(Metric::CpuPower), WATTS)]
+    }
+
+    fn at_boundary(&mut self) -> Vec<(SeriesId, f64)> {
+        let joules = WATTS * self.0.elapsed().as_secs_f64();
+        vec![(package(Metric::CpuEnergy), joules)]
+    }
+}
+
+struct OnePackage;
+
+impl Telemetry for OnePackage {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Package(Instant::now()))]
+    }
+}
+
+/// Found, and not to be read.
+struct Silent;
+
+impl TelemetrySource for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        Vec::new()
+    }
+
+    fn absent(&self) -> Vec<AbsentSensor> {
+        vec![AbsentSensor {
+            series: package(Metric::CpuPower),
+            reason: "no permission".to_owned(),
+        }]
+    }
+}
+
+struct NoPackage;
+
+impl Telemetry for NoPackage {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Silent)]
+    }
+}
+
+fn tune(desk: &Desk, goal: Goal) -> Outcome {
+    let (mut engine, events) = desk.engine();
+    let job = engine
+        .submit(Command::Tune(TuneRequest {
+            goal,
+            processes: Some(4),
+            only: vec!["flash-attn".to_owned()],
+            ..TuneRequest::new(desk.bed.model.clone())
+        }))
+        .unwrap();
+    finished(&events, job)
+}
+
+#[test]
+fn fewer_joules_for_a_token_are_found_confirmed_and_stored() {
+    let mut desk = Desk::running(SCRIPT);
+    desk.ports.telemetry = Arc::new(OnePackage);
+    let Outcome::Done { result } = tune(&desk, Goal::Energy) else {
+        panic!("it failed")
+    };
+    let document: TuneDocument = serde_json::from_value(result).unwrap();
+    assert_eq!(
+        document.verdict,
+        Some(Verdict::Improved),
+        "{}",
+        document.reason
+    );
+    assert_eq!(document.primary, "energy");
+    let profile = document.profile.unwrap();
+    assert_eq!(profile.settings.to_string(), "flash-attn=on");
+    let stock = document.baseline.unwrap();
+    assert!(stock.stock_failure.is_none());
+
+    let runs = desk.store.runs(document.session.unwrap()).unwrap();
+    let run = runs.iter().find(|r| r.planned.settings.is_stock()).unwrap();
+    let RunOutcome::Valid { tests } = &run.run.outcome else {
+        panic!("{:?}", run.run.outcome)
+    };
+    let generation = tests.iter().find(|t| t.test.n_gen == 128).unwrap();
+    let energy = generation.energy.clone().unwrap();
+    for (joules, ns) in energy.joules(false).into_iter().zip(&generation.samples_ns) {
+        let wanted = WATTS * *ns as f64 / 1e9;
+        // The counter is read some moments after each line is seen.
+        assert!(
+            (joules / wanted - 1.0).abs() < 0.05,
+            "{joules} J, not {wanted}"
+        );
+    }
+    assert_eq!(energy.device[0].method, EnergyMethod::Counter);
+    assert!(energy.is_estimated(), "20 ms are too short for any sensor");
+    let told = run.run.telemetry.clone().unwrap();
+    assert_eq!(told.device, None);
+    let power = told.timed(&package(Metric::CpuPower)).map(|s| s.mean);
+    assert!(power.is_none_or(|p| p == WATTS));
+}
+
+#[test]
+fn without_a_power_sensor_the_energy_goal_is_refused_with_the_reason() {
+    let mut desk = Desk::new(|_| panic!("nothing is to run"));
+    desk.ports.telemetry = Arc::new(NoPackage);
+    let Outcome::Failed { error } = tune(&desk, Goal::Energy) else {
+        panic!("it was accepted")
+    };
+    assert_eq!(error.code, "no-power");
+    assert!(
+        error
+            .headline
+            .ends_with("the power of the processor: no permission")
+    );
+}
+
+#[test]
+fn another_goal_needs_no_sensor() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.ports.telemetry = Arc::new(NoPackage);
+    assert!(matches!(
+        tune(&desk, Goal::Generation),
+        Outcome::Done { .. }
+    ));
+}
