@@ -343,6 +343,36 @@ fn what_is_written_down_reads_the_same_elsewhere() {
     }
 }
 
+/// Two packages draw 30 W and 12 W; without one of them there is no sum.
+#[test]
+fn packages_of_the_processor_are_added_or_nothing_is_told() {
+    let zone = |n: u32, file: &str| format!("class/powercap/intel-rapl-{n}/{file}");
+    let two = |root: &Path| {
+        let to = root.join("sys").join(zone(1, ""));
+        copy(&root.join("sys").join(zone(0, "")), &to);
+        fs::write(to.join("name"), "package-1\n").unwrap();
+    };
+    let count = |replay: &Replay, [first, second]: [u64; 2]| {
+        replay.write(&zone(0, "energy_uj"), &first.to_string());
+        replay.write(&zone(1, "energy_uj"), &second.to_string());
+    };
+    let mut replay = Replay::of("laptop-hybrid", two);
+    count(&replay, [1_000_000, 5_000_000]);
+    assert_eq!(replay.value(HOST, Metric::CpuPower), None);
+    count(&replay, [31_000_000, 17_000_000]);
+    replay.clock.advance(Duration::from_secs(1));
+    let found = replay.sample();
+    let of = |metric| found.iter().find(|(s, _)| s.metric == metric);
+    assert_eq!(of(Metric::CpuPower).unwrap().1, 42.0);
+    assert_eq!(of(Metric::CpuEnergy).unwrap().1, 42.0);
+    let mut one = Replay::of("laptop-hybrid", |root| {
+        two(root);
+        refuse(root, &zone(1, "energy_uj"));
+    });
+    assert_eq!(one.value(HOST, Metric::CpuEnergy), None);
+    assert!(one.reason(HOST, Metric::CpuPower).is_some());
+}
+
 #[test]
 fn drivers_tell_where_they_step_in() {
     let critical = |name: &str| -> Vec<(Metric, f64)> {

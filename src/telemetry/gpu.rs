@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
 use crate::domain::types::PciAddress;
 
+use crate::system_root::read_number;
+
 use super::files::{Files, SensorFile};
 use super::sensor::{Parse, Sensor, milli};
 
@@ -29,15 +31,10 @@ pub(super) struct Gpu {
 impl Gpu {
     /// The GPUs of a vendor whose monitors (`hwmon`) bear one of these names: their numbers change from start to start.
     pub fn find(files: &Files, vendor: u32, monitors: &[&str]) -> Vec<Self> {
-        let number = |dir: &Path, name: &str| files.number(&dir.join(name));
         files
             .list("sys/bus/pci/devices")
             .into_iter()
-            .filter(|dir| number(dir, "vendor") == Some(u64::from(vendor)))
-            .filter(|dir| {
-                let class = number(dir, "class").map(|class| class >> 16);
-                matches!(class, Some(CLASS_DISPLAY | CLASS_ACCELERATOR))
-            })
+            .filter(|dir| is_gpu(files, dir, vendor))
             .filter_map(|dir| {
                 // A captured tree has no colons.
                 let name = dir.file_name()?.to_string_lossy().replace('-', ":");
@@ -163,6 +160,15 @@ impl Gpu {
     pub fn series(&self, metric: Metric) -> SeriesId {
         series(&self.address, metric)
     }
+}
+
+/// What else is on PCI is no part of a captured machine.
+fn is_gpu(files: &Files, dir: &Path, vendor: u32) -> bool {
+    let (maker, class) = (dir.join("vendor"), dir.join("class"));
+    let kind = read_number(&class).map(|class| class >> 16);
+    let found = read_number(&maker) == Some(u64::from(vendor))
+        && matches!(kind, Some(CLASS_DISPLAY | CLASS_ACCELERATOR));
+    found && files.number(&maker).is_some() && files.number(&class).is_some()
 }
 
 fn series(source: &str, metric: Metric) -> SeriesId {
