@@ -7,6 +7,8 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/gguf_bytes.rs"]
+mod gguf_bytes;
 #[path = "support/placement.rs"]
 mod placement_support;
 
@@ -17,6 +19,7 @@ use serde_json::Value;
 
 use flux::ports::{SessionKind, Store as _};
 use flux_cli::{Bed, document, refused};
+use gguf_bytes::{F32, Gguf};
 use placement_support::sparse;
 
 const QUIET: &str = "process_sd = 0.002\nrepetition_sd = 0.002\n";
@@ -46,6 +49,37 @@ fn plan(bed: &Bed, model: &Path, args: &[&str]) -> Value {
     let mut command = bed.flux(&["plan", "--json", "-m"]);
     command.arg(model).args(args);
     document(&mut command)
+}
+
+/// Case C35: a projector of 4 MiB beside the model takes its room on the first device, and the plan says so.
+#[test]
+fn a_projector_beside_the_model_is_left_room() {
+    let bed = Bed::new(QUIET);
+    let folder = bed.fake.scratch().join("vision");
+    fs::create_dir(&folder).unwrap();
+    let model = folder.join("model.gguf");
+    sparse("qwen3-0.6b", &model);
+    let usable = |document: &Value| document["chosen"]["memory"][0]["usable"].as_u64().unwrap();
+    let without = plan(&bed, &model, &["--machine", "h200"]);
+    let projector = Gguf::new().text("general.architecture", "clip").tensor(
+        "v.patch_embd.weight",
+        &[1024, 1024],
+        F32,
+        0,
+    );
+    let beside = model.with_file_name("mmproj-f32.gguf");
+    fs::write(beside, projector.data(4 << 20).build()).unwrap();
+    let with = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&without) - usable(&with), 4 << 20);
+    let notices = with["notices"].as_array().unwrap();
+    let said = notices.iter().find(|n| n["code"] == "projector").unwrap();
+    let text = said["text"].as_str().unwrap();
+    let start = "mmproj-f32.gguf lies beside the model: its weights, 4.0 MiB, are left free on ";
+    assert!(text.starts_with(start), "{text}");
+    // Two models in the folder: whose it is cannot be told.
+    sparse("tiny", &folder.join("another.gguf"));
+    let again = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&again), usable(&without));
 }
 
 #[test]
@@ -85,6 +119,11 @@ fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
     assert_eq!(status("handoff"), "assumed");
     assert_eq!(plan["fit"]["runs"], 6);
     assert!(plan["fit"]["mean_abs_error_pct"].as_f64().unwrap() < 6.0);
+    assert_eq!(plan["fit"]["models"][0]["runs"], 6);
+    assert_eq!(plan["fit"]["residuals"].as_array().unwrap().len(), 6);
+    let residual = &plan["fit"]["residuals"][0];
+    let ratio = residual["predicted"].as_f64().unwrap() / residual["measured"].as_f64().unwrap();
+    assert!((100.0 * (ratio - 1.0) - residual["error_pct"].as_f64().unwrap()).abs() < 1e-6);
     let chosen = &plan["chosen"];
     assert_eq!(chosen["tier"], "gpu-resident");
     let memory = chosen["memory"].as_array().unwrap();
@@ -103,6 +142,59 @@ fn a_plan_for_an_exported_machine_learns_from_records_and_answers_by_name() {
     );
     let args = chosen["args"]["server"].as_array().unwrap();
     assert!(args.windows(2).any(|w| w[0] == "-ngl" && w[1] == "37"));
+}
+
+/// Records of a model whose file is still there give the machine's constants for another one.
+#[test]
+fn another_models_records_start_a_plan() {
+    let bed = Bed::new(QUIET);
+    let (dense, mixture) = (model_of(&bed, "qwen3-4b"), model_of(&bed, "qwen3-30b-a3b"));
+    let file = records(&bed, &["ngl37", "ngl30", "ngl6"]);
+    let text = fs::read_to_string(&file).unwrap();
+    let moved: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            record["model_filename"] = dense.to_str().unwrap().into();
+            record.to_string()
+        })
+        .collect();
+    fs::write(&file, moved.join("\n")).unwrap();
+    let args = ["--machine", "h200", "--learn-from", file.to_str().unwrap()];
+    let started = plan(&bed, &mixture, &args);
+    let fit = &started["fit"];
+    assert_eq!(
+        (&fit["runs"], &fit["models"][0]["runs"]),
+        (&6.into(), &6.into())
+    );
+    assert!(fit["mean_abs_error_pct"].is_null());
+    let constants = fit["constants"].as_array().unwrap();
+    let named = |name: &str| {
+        let found = constants.iter().find(|c| c["name"] == name);
+        found.unwrap().clone()
+    };
+    let ram = named("cpu_bandwidth");
+    assert_eq!(ram["status"], "fitted");
+    let origin = ram["origin"].as_str().unwrap();
+    assert!(origin.contains("3 runs of Qwen3 4B"), "{origin}");
+    assert_eq!(named("expert_spread")["status"], "assumed");
+    let mut told = bed.flux(&["plan", "-m"]);
+    told.arg(&mixture).args(args);
+    let told = String::from_utf8(told.output().unwrap().stdout).unwrap();
+    assert!(
+        told.contains("from a fit over 6 benchmarks: 6 of Qwen3 4B"),
+        "{told}"
+    );
+    assert!(told.contains("none of them of this model"), "{told}");
+    // Without its file nothing says what a placement of it reads.
+    fs::remove_file(&dense).unwrap();
+    let left_out = plan(&bed, &mixture, &args);
+    assert_eq!(left_out["fit"]["runs"], 0);
+    let notices = left_out["notices"].to_string();
+    assert!(
+        notices.contains("no file of that model is known here"),
+        "{notices}"
+    );
 }
 
 #[test]
@@ -205,6 +297,24 @@ fn measuring_stores_a_session_its_placements_and_the_fit() {
     assert_eq!(
         placements.len(),
         bench["placements"].as_array().unwrap().len()
+    );
+    let error = &plan["fit"]["history"][0];
+    let counted = bench["placements"].as_array().unwrap();
+    let predicted = counted.iter().filter(|p| p["failure"].is_null());
+    let errors: Vec<f64> = predicted
+        .map(|p| p["predicted_tg"].as_f64().unwrap() / p["tg"].as_f64().unwrap() - 1.0)
+        .map(|e| e.abs() * 100.0)
+        .collect();
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!((error["error_pct"].as_f64().unwrap() - mean).abs() < 1e-9);
+    // A later plan tells what predictions were worth.
+    let mut later = bed.flux(&["plan", "-m"]);
+    later.arg(&bed.model).arg("--runtime").arg(bed.fake.dir());
+    let later = String::from_utf8(later.output().unwrap().stdout).unwrap();
+    assert!(later.contains("Error of predictions so far: "), "{later}");
+    assert!(
+        later.contains(" % over 1 benchmark of this machine"),
+        "{later}"
     );
     let history = bed.flux(&["history"]).output().unwrap();
     assert!(String::from_utf8_lossy(&history.stdout).contains("plan"));

@@ -362,9 +362,12 @@ fn packages_of_the_processor_are_added_or_nothing_is_told() {
     count(&replay, [31_000_000, 17_000_000]);
     replay.clock.advance(Duration::from_secs(1));
     let found = replay.sample();
-    let of = |metric| found.iter().find(|(s, _)| s.metric == metric);
-    assert_eq!(of(Metric::CpuPower).unwrap().1, 42.0);
-    assert_eq!(of(Metric::CpuEnergy).unwrap().1, 42.0);
+    let told: Vec<(Metric, f64)> = found
+        .into_iter()
+        .filter(|(series, _)| series.source == HOST)
+        .map(|(series, value)| (series.metric, value))
+        .collect();
+    assert_eq!(told, [(Metric::CpuPower, 42.0), (Metric::CpuEnergy, 42.0)]);
     let mut one = Replay::of("laptop-hybrid", |root| {
         two(root);
         refuse(root, &zone(1, "energy_uj"));

@@ -11,7 +11,7 @@ use crate::domain::telemetry::SeriesId;
 use crate::domain::telemetry::around::Readings;
 
 /// Readings are kept for so long: longer than any one run may take without being told to.
-const KEPT: Duration = Duration::from_secs(2 * 3600);
+const KEPT: Duration = Duration::from_hours(2);
 /// Moments waiting for a sampler that is reading; later ones are lost, which costs an energy figure and nothing else.
 const BOUNDARIES_WAITING: usize = 8;
 /// Longest wait for counters to be read at the end of a run: some take 17 ms, none a quarter of a second.

@@ -3,7 +3,6 @@
 mod bandwidth;
 mod cancel;
 mod history;
-mod oracle;
 mod placements;
 mod servers;
 mod store;
@@ -26,7 +25,6 @@ use crate::domain::types::{
 pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
-pub use oracle::{MemoryOracle, MemoryQuestion};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
@@ -204,6 +202,9 @@ pub trait Models: Send + Sync {
     /// # Errors
     /// As `inspect`, or the file is no model with layers.
     fn layout(&self, path: &Path) -> PortResult<ModelLayout>;
+
+    /// The projector that lies beside a model, of several the largest; only where the folder holds no other model.
+    fn projector(&self, model: &Path) -> Option<ModelInfo>;
 
     /// Every GGUF file below `dir`, broken ones with what is wrong.
     ///

@@ -209,6 +209,8 @@ fn measuring_the_candidates_is_a_job_that_ends() {
     // The scripted runner generates 20 tokens a second whatever it is asked: the fit follows it.
     stage.must_show("20.0 predicted, 19.99 ± 0.02 measured");
     stage.must_show("fitted");
+    stage.must_show("Error of predictions so far: ");
+    stage.must_show(" % over 1 benchmark of this machine");
 }
 
 #[test]

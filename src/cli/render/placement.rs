@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
-use crate::domain::text::{clean, settings_words, shell_command};
+use crate::domain::text::{clean, count, settings_words, shell_command};
 use crate::domain::types::Bytes;
 use crate::engine::plan::{
-    BenchDocument, CandidateDocument, ConstantDocument, FitDocument, PlanDocument,
+    BenchDocument, CandidateDocument, ConstantDocument, FitDocument, ModelRuns, PlanDocument, told,
 };
 
 use super::table::{Align, Table};
@@ -64,13 +64,19 @@ fn headline(chosen: &CandidateDocument, document: &PlanDocument, style: Style) -
         )
     };
     let measured = |c: &ConstantDocument| c.status == Status::Measured;
-    let basis = if let Some(error) = document.fit.mean_abs_error_pct {
-        let runs = document.fit.runs;
-        format!("from a fit over {runs} benchmarks (error {error:.1} %)")
-    } else if document.fit.constants.iter().any(measured) {
-        "from measured and assumed bandwidths, no benchmark yet".to_owned()
-    } else {
-        "from assumed bandwidths, no benchmark yet".to_owned()
+    let basis = match document.fit.mean_abs_error_pct {
+        Some(error) => format!(
+            "from a fit over {} (error {error:.1} %)",
+            runs_of(&document.fit)
+        ),
+        None if document.fit.runs > 0 => format!(
+            "from a fit over {}, none of them of this model",
+            runs_of(&document.fit)
+        ),
+        None if document.fit.constants.iter().any(measured) => {
+            "from measured and assumed bandwidths, no benchmark yet".to_owned()
+        }
+        None => "from assumed bandwidths, no benchmark yet".to_owned(),
     };
     let _ = writeln!(
         text,
@@ -95,6 +101,17 @@ fn streams(document: &PlanDocument) -> String {
         format!(", at {} GB/s ({status})", self::rate(value))
     });
     format!("Weights do not fit in RAM: they are read from the disk for every token{rate}")
+}
+
+/// `16 benchmarks: 10 of Qwen3 30B A3B, 6 of Qwen3 4B`; of one model the number alone.
+fn runs_of(fit: &FitDocument) -> String {
+    let all = count(fit.runs as u64, "benchmark");
+    if fit.models.len() < 2 && fit.mean_abs_error_pct.is_some() {
+        return all;
+    }
+    let of = |m: &ModelRuns| format!("{} of {}", m.runs, clean(&m.model));
+    let models: Vec<String> = fit.models.iter().map(of).collect();
+    format!("{all}: {}", models.join(", "))
 }
 
 /// What is placed where, in words.
@@ -268,7 +285,11 @@ fn fit(fit: &FitDocument, style: Style) -> String {
         ]);
     }
     let title = style.heading("What the prediction rests on");
-    format!("{title}\n{}", table.render(2, style))
+    let mut text = format!("{title}\n{}", table.render(2, style));
+    if let Some(errors) = told(&fit.history) {
+        let _ = writeln!(text, "  {errors}");
+    }
+    text
 }
 
 const fn status(status: Status) -> &'static str {

@@ -134,7 +134,7 @@ fn absent(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
             let titles: Vec<&str> = metrics.iter().map(|metric| metric.title()).collect();
             let power = metrics.iter().any(|metric| metric.unit() == "W");
             let advice = if power {
-                "nothing to do for speed; its tokens per joule stay unknown"
+                "nothing to do for speed; as long as it is not told, tokens per joule stay unknown"
             } else {
                 "nothing to do: what is not told is left out"
             };

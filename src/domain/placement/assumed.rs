@@ -12,7 +12,8 @@ const HOST_READ: f64 = 20e9;
 const DEVICE_READ: f64 = 170e9;
 /// Reading the disk in order, bytes per second: the paper's SATA drive.
 const DISK_READ: f64 = 0.5e9;
-/// Host to device, bytes per second, from pages that are not pinned: half of a third-generation ×16 slot.
+/// Mapped weights to a device, bytes per second: pages that are not pinned are copied to a pinned buffer first, by one thread;
+/// an H200 in a slot of more than 40 GB/s gets 6 to 8 (`tests/placement_speed.rs`).
 const UPLOAD: f64 = 6e9;
 /// Multiplying quantised weights on a card, operations per second: 197 tokens/s of a 4B model on the paper's.
 const DEVICE_COMPUTE: f64 = 1.5e12;
@@ -52,9 +53,11 @@ pub fn priors(memories: &Memories, profile: Option<&BandwidthProfile>, windows: 
     let buffered = measured(Path::DiskBuffered, None);
     let least = buffered.into_iter().chain(in_order).reduce(f64::min);
     set(Constant::DiskRead, 1.0 / DISK_READ, least);
+    // The profile copies from pinned pages: it bounds what mapped weights get, and is it only in a slower slot.
     let upload = first.and_then(|d| measured(Path::Upload, Some(d)));
+    let upload = upload.filter(|rate| *rate < UPLOAD);
     set(Constant::Upload, 1.0 / UPLOAD, upload);
-    set(Constant::ExpertUpload, 1.0 / UPLOAD, upload);
+    set(Constant::MicroBatch, 0.0, None);
     set(Constant::HostCompute, 1.0 / HOST_COMPUTE, None);
     set(Constant::TokenFixed, 0.0, None);
     set(Constant::HandOff, hand_off(memories, windows), None);

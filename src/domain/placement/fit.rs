@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::text::count;
+
 use super::speed::{Constant, Constants, Known, Status, Work};
 
 /// A constant is identified only by runs in at least one of which it makes up this share of the time: below, the error of
@@ -23,8 +25,12 @@ const ARRIVED: f64 = 1e-12;
 pub struct Observation {
     /// Name, for residuals: the run, or the placement with the test.
     pub name: String,
+    /// The model's name.
+    pub model: String,
     /// What one repetition took.
     pub work: Work,
+    /// Tokens of one repetition.
+    pub tokens: f64,
     /// Seconds of one repetition, from the run's mean rate.
     pub seconds: f64,
     /// A prompt test.
@@ -38,6 +44,10 @@ pub struct Residual {
     pub name: String,
     /// A prompt test.
     pub prompt: bool,
+    /// Measured rate, tokens per second.
+    pub measured: f64,
+    /// Predicted rate, tokens per second.
+    pub predicted: f64,
     /// Predicted rate ÷ measured rate − 1, percent.
     pub error_pct: f64,
 }
@@ -78,10 +88,15 @@ pub fn fit(observations: &[Observation], priors: &Constants) -> Fit {
     }
     let residuals = observations
         .iter()
-        .map(|o| Residual {
-            name: o.name.clone(),
-            prompt: o.prompt,
-            error_pct: (o.seconds / o.work.seconds(&constants) - 1.0) * 100.0,
+        .map(|o| {
+            let predicted = o.work.seconds(&constants);
+            Residual {
+                name: o.name.clone(),
+                prompt: o.prompt,
+                measured: o.tokens / o.seconds,
+                predicted: o.tokens / predicted,
+                error_pct: (o.seconds / predicted - 1.0) * 100.0,
+            }
         })
         .collect();
     Fit {
@@ -115,12 +130,9 @@ fn fit_kind(
             unseen.push((constant, why));
             continue;
         }
-        let count = rows.len();
+        let origin = format!("fitted to {}", runs_of(rows));
         for (constant, seconds) in columns.iter().zip(solved) {
-            let origin = format!(
-                "fitted to {count} {}",
-                if count == 1 { "run" } else { "runs" }
-            );
+            let origin = origin.clone();
             let status = Status::Fitted;
             constants.insert(
                 *constant,
@@ -135,6 +147,21 @@ fn fit_kind(
     }
 }
 
+/// `8 runs of Qwen3 4B, 1 run of Qwen3 8B`.
+fn runs_of(rows: &[&Observation]) -> String {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for row in rows {
+        match counts.iter_mut().find(|(model, _)| *model == row.model) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&row.model, 1)),
+        }
+    }
+    let told = counts
+        .into_iter()
+        .map(|(model, n)| format!("{} of {model}", count(n, "run")));
+    told.collect::<Vec<_>>().join(", ")
+}
+
 /// Constants in the order in which they may explain the runs, those left out that no run has or others already explain.
 fn candidates(
     rows: &[&Observation],
@@ -145,7 +172,9 @@ fn candidates(
     let mut basis: Vec<Vec<f64>> = Vec::new();
     let mut columns = Vec::new();
     let given: Vec<Constant> = kept.iter().map(|(c, _)| *c).collect();
-    let of_kind = |c: &&Constant| c.is_decode() != prompt && !given.contains(*c);
+    let of_kind = |c: &&Constant| {
+        c.is_decode() != prompt && **c != Constant::ExpertSpread && !given.contains(*c)
+    };
     for &constant in constants.keys().filter(of_kind) {
         let column = column(rows, constant);
         let length = norm(&column);
@@ -199,8 +228,20 @@ fn solve(rows: &[&Observation], columns: &[Constant], constants: &Constants) -> 
     for _ in 0..REWEIGHTINGS {
         let weighted =
             |v: &[f64]| -> Vec<f64> { v.iter().zip(&weights).map(|(a, w)| a * w).collect() };
-        let columns: Vec<Vec<f64>> = matrix.iter().map(|c| weighted(c)).collect();
-        x = nnls(&columns, &weighted(&given));
+        let mut weighted_columns: Vec<Vec<f64>> = matrix.iter().map(|c| weighted(c)).collect();
+        let mut target = weighted(&given);
+        for (index, prior) in columns
+            .iter()
+            .map(|c| earlier_fit(*c, constants))
+            .enumerate()
+        {
+            for (column, values) in weighted_columns.iter_mut().enumerate() {
+                let own = prior.filter(|_| column == index);
+                values.push(own.map_or(0.0, |seconds| 1.0 / seconds));
+            }
+            target.push(f64::from(u8::from(prior.is_some())));
+        }
+        x = nnls(&weighted_columns, &target);
         for (row, weight) in weights.iter_mut().enumerate() {
             let own: f64 = matrix.iter().zip(&x).map(|(c, x)| c[row] * x).sum();
             let predicted = 1.0 - given[row] + own;
@@ -210,6 +251,12 @@ fn solve(rows: &[&Observation], columns: &[Constant], constants: &Constants) -> 
         }
     }
     x
+}
+
+/// What an earlier fit made of a constant: it weighs as much as one run that the constant alone explains.
+fn earlier_fit(constant: Constant, constants: &Constants) -> Option<f64> {
+    let known = constants.get(&constant)?;
+    (known.status == Status::Fitted && known.seconds > 0.0).then_some(known.seconds)
 }
 
 /// What is left of each run's time for `columns`, as a share of it.
@@ -230,23 +277,23 @@ fn given(rows: &[&Observation], columns: &[Constant], constants: &Constants) -> 
 /// conditions it ends in).
 pub fn nnls(columns: &[Vec<f64>], target: &[f64]) -> Vec<f64> {
     let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(x, y)| x * y).sum() };
-    let lengths: Vec<f64> = columns.iter().map(|c| norm(c)).collect();
+    let products: Vec<Vec<f64>> = columns
+        .iter()
+        .map(|a| columns.iter().map(|b| dot(a, b)).collect())
+        .collect();
+    let wanted: Vec<f64> = columns.iter().map(|c| dot(c, target)).collect();
     let mut x = vec![0.0; columns.len()];
-    let mut rest = target.to_vec();
     for _ in 0..MAX_SWEEPS {
         let mut largest: f64 = 0.0;
-        for (j, column) in columns.iter().enumerate() {
-            let square = lengths[j] * lengths[j];
+        for j in 0..columns.len() {
+            let square = products[j][j];
             if square == 0.0 {
                 continue;
             }
-            let next = (x[j] + dot(column, &rest) / square).max(0.0);
+            let next = (x[j] + (wanted[j] - dot(&products[j], &x)) / square).max(0.0);
             let step = next - x[j];
-            rest.iter_mut()
-                .zip(column)
-                .for_each(|(r, c)| *r -= step * c);
             x[j] = next;
-            largest = largest.max(step.abs() * lengths[j]);
+            largest = largest.max(step.abs() * square.sqrt());
         }
         if largest < ARRIVED {
             break;

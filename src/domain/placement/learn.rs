@@ -20,26 +20,22 @@ use super::speed::{Setting, work};
 pub struct Learned {
     /// One per usable record.
     pub observations: Vec<Observation>,
-    /// Processor threads of the records used; `None` where none says.
-    pub threads: Option<u64>,
     /// Why records were left out, each a sentence, each once.
     pub left_out: Vec<String>,
 }
 
-/// Observations of `model` in `records`. Left out are records of another model, of another number of threads than most have,
-/// and of settings whose placement cannot be told.
+/// Observations of the model `layout` in `records`. Left out are records of another model, of another number of processor
+/// threads than `threads`, and of settings whose placement cannot be told.
 pub fn observations(
     records: &[TestSamples],
+    threads: Option<u64>,
     layout: &ModelLayout,
     footprint: &Footprint,
     memories: &Memories,
 ) -> Learned {
-    let mut learned = Learned {
-        threads: usual_threads(records),
-        ..Learned::default()
-    };
+    let mut learned = Learned::default();
     for samples in records {
-        match observation(samples, learned.threads, layout, footprint, memories) {
+        match observation(samples, threads, layout, footprint, memories) {
             Ok(observation) => learned.observations.push(observation),
             Err(why) if learned.left_out.contains(&why) => {}
             Err(why) => learned.left_out.push(why),
@@ -54,7 +50,7 @@ fn number(record: &Value, field: &str) -> Option<i64> {
 }
 
 /// The number of threads most records have; the larger of two that are as frequent.
-fn usual_threads(records: &[TestSamples]) -> Option<u64> {
+pub fn usual_threads(records: &[TestSamples]) -> Option<u64> {
     let mut counts = BTreeMap::new();
     for samples in records {
         if let Some(n) = number(&samples.record, "n_threads").and_then(|n| u64::try_from(n).ok()) {
@@ -102,6 +98,8 @@ fn observation(
     Ok(Observation {
         name: format!("{name} {}", samples.test),
         work: work(setting, samples.test),
+        model: layout.info.name.clone(),
+        tokens: f64::from(samples.test.tokens()),
         seconds: f64::from(samples.test.tokens()) / rate,
         prompt: samples.test.is_prompt(),
     })
@@ -117,11 +115,16 @@ fn same_model(record: &Value, layout: &ModelLayout) -> Result<(), String> {
     {
         return Ok(());
     }
-    let other = record.get("model_type").and_then(Value::as_str);
-    let other = other.unwrap_or("another model");
     Err(format!(
-        "records of {other} are left out: they are of another model"
+        "records of {} are left out: they are of another model",
+        model_of(record)
     ))
+}
+
+/// The model of a record, in llama-bench's words.
+pub fn model_of(record: &Value) -> &str {
+    let model = record.get("model_type").and_then(Value::as_str);
+    model.unwrap_or("another model")
 }
 
 /// Is a record of this model?
@@ -157,9 +160,30 @@ pub fn context(record: &Value) -> ContextParams {
 pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, String> {
     let layers = number(record, "n_gpu_layers").and_then(|n| u32::try_from(n).ok());
     let moe = number(record, "n_cpu_moe").and_then(|n| u32::try_from(n).ok());
+    if ["fit_target", "fit_min_ctx"]
+        .iter()
+        .any(|f| number(record, f) > Some(0))
+    {
+        return Err(
+            "records of llama.cpp's own fitting are left out: they do not say what it chose"
+                .to_owned(),
+        );
+    }
+    if let Some(mode @ ("row" | "tensor")) = record.get("split_mode").and_then(Value::as_str) {
+        return Err(format!(
+            "records of -sm {mode} are left out: layers are no one device's there"
+        ));
+    }
     let text = |field: &str| record.get(field).and_then(Value::as_str).unwrap_or("");
     if number(record, "no_op_offload") == Some(1) {
         return Err("records with --no-op-offload are left out: they show another path".to_owned());
+    }
+    // Host weights in pinned pages are copied several times faster than mapped ones.
+    if matches!(text("load_mode"), "none" | "dio") {
+        return Err(
+            "records without mapped weights (--load-mode none, dio) are left out: they are copied to the GPU another way"
+                .to_owned(),
+        );
     }
     if text("devices") == "none" {
         return Ok(Placement::cpu_only());

@@ -16,5 +16,6 @@ pub mod layout;
 pub mod learn;
 pub mod memory;
 pub mod planner;
+pub mod pool;
 pub mod speed;
 pub mod words;

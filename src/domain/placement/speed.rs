@@ -37,12 +37,15 @@ pub enum Constant {
     DiskRead,
     /// Multiplying on a device, seconds per floating-point operation.
     DeviceCompute(usize),
-    /// Copying dense weights from RAM to a device for a micro-batch, seconds per byte.
+    /// Copying weights and cache from RAM to a device for a micro-batch, seconds per byte.
     Upload,
-    /// Likewise experts, which llama.cpp copies another way: only those that are used, and beside the computation.
-    ExpertUpload,
+    /// What a micro-batch costs whatever is in it, seconds: its launches, and its share of a cold first repetition.
+    MicroBatch,
     /// Multiplying on the CPU, seconds per floating-point operation.
     HostCompute,
+    /// How independently the tokens of a micro-batch choose experts, an exponent and no time: see
+    /// [`Footprint::experts_touched`]. It is the model's, not the machine's.
+    ExpertSpread,
 }
 
 impl Constant {
@@ -50,7 +53,7 @@ impl Constant {
     pub const fn is_decode(self) -> bool {
         !matches!(
             self,
-            Self::DeviceCompute(_) | Self::HostCompute | Self::Upload | Self::ExpertUpload
+            Self::DeviceCompute(_) | Self::HostCompute | Self::Upload | Self::MicroBatch
         )
     }
 
@@ -67,20 +70,18 @@ impl Constant {
             Self::DeviceCompute(i) => format!("gpu_compute[{}]", of(i)),
             Self::HostCompute => "cpu_compute".to_owned(),
             Self::Upload => "upload_bandwidth".to_owned(),
-            Self::ExpertUpload => "expert_upload_bandwidth".to_owned(),
+            Self::MicroBatch => "fixed_per_micro_batch".to_owned(),
+            Self::ExpertSpread => "expert_spread".to_owned(),
         }
     }
 
     /// The unit people know it in.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::HostRead
-            | Self::DeviceRead(_)
-            | Self::DiskRead
-            | Self::Upload
-            | Self::ExpertUpload => "GB/s",
+            Self::HostRead | Self::DeviceRead(_) | Self::DiskRead | Self::Upload => "GB/s",
             Self::DeviceCompute(_) | Self::HostCompute => "TFLOP/s",
-            Self::HandOff | Self::RemoteHandOff(_) | Self::TokenFixed => "ms",
+            Self::HandOff | Self::RemoteHandOff(_) | Self::TokenFixed | Self::MicroBatch => "ms",
+            Self::ExpertSpread => "exponent",
         }
     }
 
@@ -89,6 +90,7 @@ impl Constant {
         match self.unit() {
             "GB/s" => 1e-9 / seconds,
             "TFLOP/s" => 1e-12 / seconds,
+            "exponent" => seconds,
             _ => seconds * 1e3,
         }
     }
@@ -98,6 +100,7 @@ impl Constant {
         match self.unit() {
             "GB/s" => 1e-9 / shown,
             "TFLOP/s" => 1e-12 / shown,
+            "exponent" => shown,
             _ => shown * 1e-3,
         }
     }
@@ -232,7 +235,8 @@ impl Setting<'_> {
         work.add(Constant::TokenFixed, tokens);
     }
 
-    /// A prompt in micro-batches, the last of which may be shorter.
+    /// A prompt in micro-batches, the last of which may be shorter. Only its last token becomes logits
+    /// (`llama_batch_get_one`): the output matrix is used once, for one token.
     fn prompt(&self, work: &mut Work, prompt: f64, depth: f64) {
         let full = (self.context.micro_batch.max(1) as f64).min(prompt);
         let batches = (prompt / full).floor();
@@ -242,58 +246,81 @@ impl Setting<'_> {
             self.weights(work, rest, 1.0);
         }
         let (mut reads, mut flops) = (self.sums(), self.sums());
+        let output = self.model.output;
+        reads.add(self.homes.output, output.bytes);
+        flops.add(self.homes.output, output.flops);
+        let mut uploaded = 0.0;
         let mut done = 0.0;
         while done < prompt {
             let tokens = full.min(prompt - done);
             // The mean over the tokens of the micro-batch, that each see one more before them.
             let seen = depth + done + tokens / 2.0;
+            let helper = self.helper(tokens);
             for (layer, home) in self.model.layers.iter().zip(&self.homes.cache) {
-                reads.add(*home, layer.cache_read(seen, self.context));
-                flops.add(*home, layer.attention_flops(seen) * tokens);
+                let bytes = layer.cache_read(seen, self.context);
+                let operations = layer.attention_flops(seen) * tokens;
+                if let (Home::Host, Some(device)) = (home, helper) {
+                    uploaded += bytes;
+                    flops.add(device, operations);
+                } else {
+                    reads.add(*home, bytes);
+                    flops.add(*home, operations);
+                }
             }
             done += tokens;
         }
+        work.add(Constant::Upload, uploaded);
         reads.into_work(work, Constant::HostRead, Constant::DeviceRead);
         flops.into_work(work, Constant::HostCompute, Constant::DeviceCompute);
         let count = batches + f64::from(u8::from(rest > 0.0));
         self.hand_offs(work, count);
+        work.add(Constant::MicroBatch, count);
     }
 
-    /// The weights' part of `times` micro-batches of `tokens` tokens.
-    fn weights(&self, work: &mut Work, tokens: f64, times: f64) {
-        // The device that multiplies for the CPU: llama.cpp takes the first that can, and RPC servers cannot.
+    /// The device that multiplies for the CPU when micro-batches are this large: llama.cpp takes the first that can, and RPC
+    /// servers cannot.
+    fn helper(&self, tokens: f64) -> Option<Home> {
         let local = |d: &OffloadDevice| d.backend != Backend::Rpc;
-        let helper = self.memories.devices.iter().position(local);
-        let helper = helper.filter(|_| tokens >= OP_OFFLOAD_MIN_BATCH);
-        let touched = self.model.experts_touched(tokens);
+        let first = self.memories.devices.iter().position(local);
+        first
+            .filter(|_| tokens >= OP_OFFLOAD_MIN_BATCH)
+            .map(Home::Device)
+    }
+
+    /// The blocks' weights in `times` micro-batches of `tokens` tokens. What is in RAM is copied to the helper for each, of
+    /// experts only those that are used, one copy after the other (`ggml_backend_sched_compute_splits`).
+    fn weights(&self, work: &mut Work, tokens: f64, times: f64) {
+        let helper = self.helper(tokens);
         let (mut reads, mut flops) = (self.sums(), self.sums());
-        let (mut upload, mut expert_upload, mut on_host) = (0.0, 0.0, 0.0);
-        for (home, class, part) in self.model.parts(self.homes) {
-            let (bytes, operations) = match class {
-                TensorClass::Experts => (part.bytes * touched, part.flops * tokens),
-                _ => (part.bytes, part.flops * tokens),
-            };
-            if home == Home::Host {
-                on_host += bytes;
-            }
-            match (home, helper) {
-                // Only matrices are moved: what has no operations to count is too small to.
-                (Home::Host, Some(i)) if operations > 0.0 => {
-                    match class {
-                        TensorClass::Experts => expert_upload += bytes * times,
-                        _ => upload += bytes * times,
-                    }
-                    flops.add(Home::Device(i), operations * times);
+        let (mut upload, mut on_host) = (0.0, 0.0);
+        let touched = self.model.experts_touched(tokens);
+        for (layer, shape) in self.model.layers.iter().enumerate() {
+            for (class, part) in shape.parts() {
+                let home = self.homes.home(layer, class);
+                let share = match class {
+                    TensorClass::Experts => touched(layer),
+                    _ => 1.0,
+                };
+                let bytes = part.bytes * share * times;
+                let operations = part.flops * tokens * times;
+                if home == Home::Host {
+                    on_host += bytes;
                 }
-                _ => {
-                    reads.add(home, bytes * times);
-                    flops.add(home, operations * times);
+                match (home, helper) {
+                    // Only matrices are moved: what has no operations to count is too small to.
+                    (Home::Host, Some(device)) if operations > 0.0 => {
+                        upload += bytes;
+                        flops.add(device, operations);
+                    }
+                    _ => {
+                        reads.add(home, bytes);
+                        flops.add(home, operations);
+                    }
                 }
             }
         }
         work.add(Constant::Upload, upload);
-        work.add(Constant::ExpertUpload, expert_upload);
-        work.add(Constant::DiskRead, on_host * self.missing_share() * times);
+        work.add(Constant::DiskRead, on_host * self.missing_share());
         reads.into_work(work, Constant::HostRead, Constant::DeviceRead);
         flops.into_work(work, Constant::HostCompute, Constant::DeviceCompute);
     }

@@ -229,7 +229,8 @@ mod tests {
         assert!(!energy.is_estimated());
         let timed = told.timed(&series(GPU, Metric::Power)).unwrap();
         assert_eq!((timed.min, timed.mean, timed.max), (100.0, 105.0, 110.0));
-        assert_eq!(told.before(&series(GPU, Metric::Power)).unwrap().max, 10.0);
+        let idle = told.before(&series(GPU, Metric::Power)).unwrap();
+        assert_eq!((idle.min, idle.max), (10.0, 10.0));
         assert_eq!(told.doubts, Vec::<String>::new());
     }
 

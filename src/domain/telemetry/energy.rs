@@ -60,11 +60,10 @@ pub fn counted(points: &[Point], window: Window) -> Option<Energy> {
     let at = |t: f64| {
         let after = points.partition_point(|(time, _)| *time < t);
         let (t1, e1) = *points.get(after)?;
-        if t1 <= t {
-            return Some(e1);
-        }
-        let (t0, e0) = *points.get(after.checked_sub(1)?)?;
-        Some(e0 + (e1 - e0) * (t - t0) / (t1 - t0))
+        // The first reading may be the beginning itself.
+        let (t0, e0) = *points.get(after.checked_sub(1).unwrap_or(after))?;
+        let share = if t1 > t0 { (t - t0) / (t1 - t0) } else { 1.0 };
+        (t >= t0).then_some(e0 + (e1 - e0) * share)
     };
     let joules = at(window.to)? - at(window.from)?;
     (joules >= 0.0 && window.secs() > 0.0).then(|| Energy {

@@ -15,7 +15,7 @@ use crate::ports::Notice;
 
 use super::super::message::JobError;
 use super::super::report::{ModelDocument, SCHEMA};
-use super::{BenchDocument, MeasuredPlacement, PlanBase};
+use super::{BenchDocument, MeasuredPlacement, PlanBase, PredictionError};
 
 /// `flux plan --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,10 +68,23 @@ pub struct FitDocument {
     pub mean_abs_error_pct: Option<f64>,
     /// The same of prompts.
     pub prompt_mean_abs_error_pct: Option<f64>,
-    /// Benchmarks it rests on.
+    /// Benchmarks of this machine it rests on.
     pub runs: usize,
-    /// Predicted against measured, benchmark by benchmark.
+    /// Of which models they are, this one first.
+    pub models: Vec<ModelRuns>,
+    /// Predicted against measured, benchmark by benchmark of this model.
     pub residuals: Vec<Residual>,
+    /// Errors of the predictions of earlier benchmarks of this machine, the oldest first.
+    pub history: Vec<PredictionError>,
+}
+
+/// Benchmarks of a model that the fit rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRuns {
+    /// The model's name.
+    pub model: String,
+    /// Benchmarks of it.
+    pub runs: usize,
 }
 
 /// A constant of the speed model.
@@ -266,8 +279,17 @@ impl FitDocument {
             constants: constants.collect(),
             mean_abs_error_pct: fit.mean_abs_error_pct(false),
             prompt_mean_abs_error_pct: fit.mean_abs_error_pct(true),
-            runs: base.records,
+            runs: base.benchmarks(),
+            models: base
+                .runs
+                .iter()
+                .map(|(model, runs)| ModelRuns {
+                    model: model.clone(),
+                    runs: *runs,
+                })
+                .collect(),
             residuals: fit.residuals.clone(),
+            history: base.errors.clone(),
         }
     }
 }

@@ -103,6 +103,28 @@ fn servers(session: i64, ports: &Ports) -> Result<Vec<String>, JobError> {
         .unwrap_or_default())
 }
 
+/// Further models that records were made with, as far as their files are still where llama-bench read them.
+pub(super) fn other_models(
+    records: &[TestSamples],
+    own: &ModelLayout,
+    ports: &Ports,
+) -> Vec<ModelLayout> {
+    let mut tried: Vec<&str> = Vec::new();
+    let mut found: Vec<ModelLayout> = Vec::new();
+    for samples in records {
+        let of = |layout: &ModelLayout| learn::is_of(&samples.record, layout);
+        let Some(path) = samples.record["model_filename"].as_str() else {
+            continue;
+        };
+        if of(own) || tried.contains(&path) || found.iter().any(of) {
+            continue;
+        }
+        tried.push(path);
+        found.extend(ports.models.layout(path.as_ref()).ok().filter(of));
+    }
+    found
+}
+
 /// Run means of one placement, by test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredPlacement {

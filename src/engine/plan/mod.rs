@@ -4,6 +4,7 @@
 pub mod bench;
 mod document;
 mod evidence;
+mod history;
 mod memories;
 
 use std::path::PathBuf;
@@ -14,12 +15,12 @@ use crate::domain::fingerprint::fingerprint;
 use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
 use crate::domain::placement::devices::{Memories, OffloadDevice};
-use crate::domain::placement::fit::{Fit, fit};
-use crate::domain::placement::footprint::Footprint;
+use crate::domain::placement::fit::Fit;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
-use crate::domain::placement::memory::{Corrections, memory};
+use crate::domain::placement::memory::{Corrections, Difference, memory};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
+use crate::domain::placement::pool::pooled;
 use crate::domain::placement::words;
 use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
@@ -30,9 +31,10 @@ use super::message::{JobError, USAGE};
 
 pub use bench::BenchDocument;
 pub use document::{
-    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, PlanDocument,
+    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, ModelRuns, PlanDocument,
 };
 pub use evidence::MeasuredPlacement;
+pub use history::{PredictionError, told};
 
 /// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
 const CONTEXT: u64 = 4096;
@@ -116,8 +118,10 @@ pub struct PlanBase {
     pub fingerprint: Fingerprint,
     /// What is known of the machine's speed, and from what.
     pub fit: Fit,
-    /// Records the fit rests on.
-    pub records: usize,
+    /// Benchmarks the fit rests on, by model, this one first.
+    pub runs: Vec<(String, usize)>,
+    /// Errors of the predictions of earlier benchmarks of this machine, the oldest first.
+    pub errors: Vec<PredictionError>,
     /// What runs taught of compute buffers.
     pub corrections: Corrections,
     /// What is planned for.
@@ -140,9 +144,13 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
     machine.runtimes = runtime.iter().cloned().collect();
-    let memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    let mut memories = memories::memories(&machine, runtime.as_ref(), request)?;
     let key = fingerprint(&machine, runtime.as_ref());
     let mut notices = info_all("layout", &layout.notices);
+    if let Some(projector) = ports.models.projector(&request.model) {
+        let said = memories::make_room(&mut memories, &projector);
+        notices.extend(info_all("projector", &[said]));
+    }
     if !request.rpc.is_empty() {
         notices.push(Notice {
             level: NoticeLevel::Warning,
@@ -159,16 +167,19 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
+    let others = evidence::other_models(&records, &layout, ports);
     // A limit on RAM is the plan's: the runs were not held to it.
     let mut real = memories.clone();
     real.host = memories::host(&machine, None);
-    let learned = learn::observations(&records, &layout, &Footprint::of(&layout), &real);
+    let learned = pooled(&records, &layout, &others, &real, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
-    let used = learned.observations.len();
+    let (corrections, difference) = corrections(&own, &layout, &memories);
+    notices.extend(difference.as_ref().map(off));
     Ok(PlanBase {
-        fit: fit(&learned.observations, &priors),
-        records: used,
-        corrections: corrections(&own, &layout, &memories),
+        fit: learned.fit,
+        runs: learned.runs,
+        errors: history::errors(ports.store.fits(&key.hash)?),
+        corrections,
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
         fingerprint: key,
@@ -194,8 +205,10 @@ fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobE
     if let Some(name) = &request.runtime {
         return Ok(Some(ports.runtimes.resolve(name)?));
     }
-    let known = ports.runtimes.list().into_iter();
-    Ok(known.max_by_key(|r| (r.bench.is_some(), r.devices.len().min(1))))
+    // As a search chooses: the best that can measure.
+    let known = ports.runtimes.list();
+    let measures = known.iter().find(|r| r.bench.is_some());
+    Ok(measures.or(known.first()).cloned())
 }
 
 fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
@@ -216,15 +229,17 @@ fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
     }
 }
 
-/// What the buffer lines of this fingerprint's runs teach of compute buffers.
+/// What the buffer lines of this model's runs here teach of compute buffers, and where they differ most from the prediction.
 fn corrections(
     runs: &[evidence::StoredTests],
     layout: &ModelLayout,
     memories: &Memories,
-) -> Corrections {
+) -> (Corrections, Option<Difference>) {
     let mut learned = Corrections::default();
+    let mut differences = Vec::new();
     for run in runs.iter().filter(|r| !r.buffers.is_empty()) {
-        let Some(first) = run.tests.first() else {
+        let first = run.tests.first();
+        let Some(first) = first.filter(|t| learn::is_of(&t.record, layout)) else {
             continue;
         };
         let Ok(placement) = learn::placement(&first.record, layout) else {
@@ -237,9 +252,26 @@ fn corrections(
         };
         let plain = Corrections::default();
         let predicted = memory(layout, &placement, &context, memories, &plain);
-        learned = learned.with_run(&predicted, &run.buffers);
+        differences.extend(Difference::of(&predicted, memories, &run.buffers));
+        learned = learned.with_run(&predicted, memories, &run.buffers);
     }
-    learned
+    let largest = |a: &Difference, b: &Difference| a.share().total_cmp(&b.share());
+    (learned, differences.into_iter().max_by(largest))
+}
+
+fn off(difference: &Difference) -> Notice {
+    let Difference {
+        id,
+        predicted,
+        observed,
+    } = difference;
+    Notice {
+        level: NoticeLevel::Warning,
+        code: "memory-off".to_owned(),
+        text: format!(
+            "a run of this model took {observed} of {id} where {predicted} are predicted; compute buffers are corrected by what its runs showed"
+        ),
+    }
 }
 
 impl PlanBase {
@@ -251,6 +283,11 @@ impl PlanBase {
             &self.fit.constants,
             &self.corrections,
         )
+    }
+
+    /// Benchmarks the fit rests on, of any model.
+    pub fn benchmarks(&self) -> usize {
+        self.runs.iter().map(|(_, runs)| runs).sum()
     }
 
     /// The fastest candidates of each tier, the plan first.

@@ -125,7 +125,7 @@ impl<'a> Planner<'a> {
         corrections: &'a Corrections,
     ) -> Self {
         Self {
-            footprint: Footprint::of(layout),
+            footprint: Footprint::of(layout).with_spread(constants),
             layout,
             memories,
             constants,

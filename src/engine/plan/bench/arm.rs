@@ -22,6 +22,8 @@ pub struct ArmResult {
     pub pp: Option<f64>,
     /// Predicted generated tokens per second.
     pub predicted_tg: Option<f64>,
+    /// Predicted prompt tokens per second.
+    pub predicted_pp: Option<f64>,
     /// Why there is no number, or why it does not count.
     pub failure: Option<String>,
 }
@@ -47,6 +49,7 @@ pub(super) fn result(settings: &Settings, run: &Run, predicted: Option<&Candidat
         tg: None,
         pp: None,
         predicted_tg: predicted.map(|c| c.predicted.tg),
+        predicted_pp: predicted.map(|c| c.predicted.pp),
         failure: None,
     };
     match &run.outcome {

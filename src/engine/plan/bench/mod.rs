@@ -26,7 +26,7 @@ use crate::engine::tune::{begin, close};
 pub use arm::ArmResult;
 use arm::result;
 
-use super::{FitDocument, PlanBase, PlanDocument, PlanRequest, base};
+use super::{FitDocument, PlanBase, PlanDocument, PlanRequest, PredictionError, base};
 
 /// Predictions measured before the neighbours: one of each tier at most.
 const FIRST: usize = 4;
@@ -190,8 +190,8 @@ impl Session<'_, '_> {
         }
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&document)?;
-        let after = base(self.request, self.ports)?;
-        self.keep_fit(&after)?;
+        let mut after = base(self.request, self.ports)?;
+        self.keep_fit(&mut after, &document.placements)?;
         Ok((document, PlanDocument::of(&after, &self.request.predict)?))
     }
 
@@ -366,10 +366,16 @@ impl Session<'_, '_> {
         })?))
     }
 
-    /// The fit after everything, with its error: the history of what predictions were worth.
-    fn keep_fit(&self, after: &PlanBase) -> Result<(), Ended> {
-        let document = to_json(&FitDocument::of(after))?;
+    /// The fit after everything, with what the predictions before it were worth.
+    fn keep_fit(&self, after: &mut PlanBase, arms: &[ArmResult]) -> Result<(), Ended> {
         let now = self.ports.clock.now();
+        let error = PredictionError::of(arms, &after.layout.info.name, now);
+        let document = FitDocument {
+            history: Vec::new(),
+            ..FitDocument::of(after)
+        };
+        let document = PredictionError::kept_in(error.as_ref(), to_json(&document)?);
+        after.errors.extend(error);
         self.ports
             .store
             .append_fit(&self.bench.place.fingerprint, now, &document)?;

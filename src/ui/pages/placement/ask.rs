@@ -115,7 +115,7 @@ impl Model {
                 context: w.context,
             });
         Ok(Self {
-            footprint: Footprint::of(&base.layout),
+            footprint: Footprint::of(&base.layout).with_spread(&base.fit.constants),
             hand: Hand::of(&base.layout, base.memories.devices.len()),
             confirmed: confirmed.collect(),
             base,

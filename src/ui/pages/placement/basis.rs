@@ -4,7 +4,7 @@ use eframe::egui::Ui;
 
 use crate::domain::placement::speed::Status;
 use crate::domain::text::{clean, count, three_digits};
-use crate::engine::plan::FitDocument;
+use crate::engine::plan::{FitDocument, told};
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::tokens;
 use crate::ui::widgets::{Card, Column, Press, Table, Width, muted, status};
@@ -16,6 +16,9 @@ use super::ask::Model;
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model) {
     Card::new("What the prediction rests on").show(ui, |ui| {
         muted(ui, summary(model));
+        if let Some(errors) = told(&model.base.errors) {
+            muted(ui, errors);
+        }
         let (words, icon) = if page.open {
             ("Hide the constants", Icon::Down)
         } else {

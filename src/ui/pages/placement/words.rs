@@ -129,8 +129,11 @@ pub fn under(
     };
     let fit = match model.base.fit.mean_abs_error_pct(false) {
         Some(error) => {
-            let runs = count(model.base.records as u64, "benchmark");
+            let runs = count(model.base.benchmarks() as u64, "benchmark");
             format!("from a fit over {runs} (error {error:.1} %)")
+        }
+        None if model.base.benchmarks() > 0 => {
+            "from a fit over other models of this machine".to_owned()
         }
         None => "from bandwidths, no benchmark yet".to_owned(),
     };
