@@ -37,7 +37,7 @@ impl Sensors {
     /// The sources that are files of the kernel.
     fn of_kernel(&self, files: &Files) -> Vec<Box<dyn TelemetrySource>> {
         let mut found: Vec<Box<dyn TelemetrySource>> = Vec::new();
-        found.extend(AmdGpu::open(files).into_iter().map(boxed));
+        found.extend(AmdGpu::open(files, &self.clock).into_iter().map(boxed));
         found.extend(IntelGpu::open(files, &self.clock).into_iter().map(boxed));
         found.extend(Rapl::open(files, &self.clock).map(boxed));
         found

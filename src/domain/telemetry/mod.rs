@@ -2,6 +2,7 @@
 
 pub mod around;
 pub mod energy;
+mod rest;
 mod ring;
 mod trust;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
+pub use rest::Rest;
 pub use ring::{Column, Ring, Rings, Summary};
 pub use trust::{MOST_WATTS, Trust, says_nothing};
 
