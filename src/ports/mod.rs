@@ -172,7 +172,7 @@ pub trait Telemetry: Send + Sync {
     /// Every owner of sensors here, opened anew.
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
 
-    /// Writes down what they read, below `dir`, so that another machine can replay it.
+    /// Writes down what they read, below `dir`, so that another machine can replay it. A GPU that sleeps is woken for it.
     ///
     /// # Errors
     /// The folder cannot be written.
