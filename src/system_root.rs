@@ -20,12 +20,12 @@ impl SystemRoot {
     }
 
     /// The path of `relative` (`sys/class/…`).
-    pub(super) fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.0.join(relative)
     }
 
-    /// The entries of a folder in name order; none when it cannot be read.
-    pub(super) fn list(&self, relative: &str) -> Vec<PathBuf> {
+    /// The entries of a folder in name order; none when it cannot be read. A path from such a list is as good.
+    pub(crate) fn list(&self, relative: impl AsRef<Path>) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path(relative)) else {
             return Vec::new();
         };
@@ -35,20 +35,20 @@ impl SystemRoot {
     }
 
     /// Trimmed text of a file; `None` when it cannot be read or is empty.
-    pub(super) fn read(&self, relative: &str) -> Option<String> {
+    pub(crate) fn read(&self, relative: &str) -> Option<String> {
         read(&self.path(relative))
     }
 }
 
 /// Trimmed text of a file; `None` when it cannot be read or is empty.
-pub(super) fn read(path: &Path) -> Option<String> {
+pub(crate) fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// A number as sysfs writes it: `0x1002`, or decimal.
-pub(super) fn read_number(path: &Path) -> Option<u64> {
+pub(crate) fn read_number(path: &Path) -> Option<u64> {
     let text = read(path)?;
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -57,7 +57,7 @@ pub(super) fn read_number(path: &Path) -> Option<u64> {
 }
 
 /// Last component of a path, as text.
-pub(super) fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|n| n.to_string_lossy().into_owned())
         .unwrap_or_default()
