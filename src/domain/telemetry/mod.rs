@@ -1,6 +1,7 @@
 //! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
 
 pub mod around;
+pub mod columns;
 pub mod energy;
 mod ring;
 
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
-pub use ring::{Column, Ring, Rings, Summary};
+pub use columns::{Column, Windowed};
+pub use ring::{Ring, Rings, Summary};
 
 /// The source of readings of the machine as a whole.
 pub const HOST: &str = "host";
