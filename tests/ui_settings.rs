@@ -210,6 +210,8 @@ fn every_change_is_written_once() {
     // Out of its bounds it is brought into them.
     set_number(&mut stage, "Sensors are read every", "5");
     assert_eq!(stored(&desk).telemetry_interval_ms, 100);
+    set_number(&mut stage, "Readings are kept for", "0");
+    assert_eq!(stored(&desk).telemetry_days, 0);
 }
 
 #[test]

@@ -82,7 +82,10 @@ fn compare(
         Some(failure) => Err(JobError::new("arm-failed", outcome.reason.clone())
             .hint(failure.class.advice())
             .into()),
-        None => Ok(outcome),
+        None => {
+            bench.tell_reason(outcome.verdict, context)?;
+            Ok(outcome)
+        }
     }
 }
 

@@ -1,14 +1,10 @@
 //! Readings of one series packed into a block: exact to the last bit, and small.
 //!
 //! Times and values that follow each other differ little: of times the steps are kept, of values the bits that changed,
-//! ordered by byte so that bytes that never change stand together; DEFLATE does the rest. Slow sensors cost a byte a
-//! reading, ones whose every bit is noise eight.
+//! ordered by byte so that bytes that never change stand together; LZ4 does the rest, which unpacks ten times as fast as
+//! DEFLATE. Slow sensors cost a byte or two a reading, ones whose every bit is noise nine.
 
-use std::io::{self, Read as _, Write as _};
-
-use flate2::Compression;
-use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
+use lz4_flex::block::{DecompressError, compress, decompress};
 
 /// A block holds readings of one stretch of so many milliseconds: long enough for numbers beside it to weigh little, short
 /// enough for a narrow window to unpack little.
@@ -32,7 +28,7 @@ pub(super) const fn stretch(at: i64) -> i64 {
 }
 
 /// Packs readings of one stretch, in the order of their times.
-pub(super) fn pack(points: &[Point]) -> io::Result<Vec<u8>> {
+pub(super) fn pack(points: &[Point]) -> Vec<u8> {
     let (mut times, mut values) = (Vec::new(), Vec::new());
     let (mut time, mut bits) = (0_u32, 0_u64);
     for &(at, value) in points {
@@ -41,10 +37,9 @@ pub(super) fn pack(points: &[Point]) -> io::Result<Vec<u8>> {
         values.push((value.to_bits() ^ bits).to_le_bytes());
         (time, bits) = (here, value.to_bits());
     }
-    let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
-    out.write_all(&by_byte(&times))?;
-    out.write_all(&by_byte(&values))?;
-    out.finish()
+    let mut bytes = by_byte(&times);
+    bytes.extend(by_byte(&values));
+    compress(&bytes)
 }
 
 fn by_byte<const N: usize>(words: &[[u8; N]]) -> Vec<u8> {
@@ -53,16 +48,15 @@ fn by_byte<const N: usize>(words: &[[u8; N]]) -> Vec<u8> {
         .collect()
 }
 
-/// The readings of a block of the stretch that `from` lies in.
+/// The `n` readings of a block of the stretch that `from` lies in.
 ///
 /// # Errors
 /// The bytes are no such block.
-pub(super) fn unpack(packed: &[u8], from: i64) -> io::Result<Vec<Point>> {
-    let mut bytes = Vec::new();
-    DeflateDecoder::new(packed).read_to_end(&mut bytes)?;
-    let n = bytes.len() / (TIME_BYTES + VALUE_BYTES);
-    if bytes.len() != n * (TIME_BYTES + VALUE_BYTES) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "cut short"));
+pub(super) fn unpack(packed: &[u8], n: usize, from: i64) -> Result<Vec<Point>, DecompressError> {
+    let length = n.saturating_mul(TIME_BYTES + VALUE_BYTES);
+    let bytes = decompress(packed, length)?;
+    if bytes.len() != length {
+        return Err(DecompressError::ExpectedAnotherByte);
     }
     let begin = stretch(from) * STRETCH_MS;
     let (times, values) = bytes.split_at(n * TIME_BYTES);
@@ -121,13 +115,11 @@ mod tests {
                 .map(|i| (i as i64 * 250 + (i % 3) as i64, value(i)))
                 .collect()
         };
-        let still = pack(&points(|_| 1284.0)).unwrap().len();
-        assert!(still < 200, "{still}");
+        let still = pack(&points(|_| 1284.0)).len();
+        assert!(still < 700, "{still}");
         // An irrational step: every bit of the fraction changes.
-        let noise = pack(&points(|i| (i as f64 * 2_f64.sqrt()).fract()))
-            .unwrap()
-            .len();
-        assert!(noise < 512 * 9, "{noise}");
+        let noise = pack(&points(|i| (i as f64 * 2_f64.sqrt()).fract())).len();
+        assert!(noise < 512 * 10, "{noise}");
     }
 
     #[test]
@@ -150,9 +142,13 @@ mod tests {
 
     #[test]
     fn what_is_no_block_is_refused() {
-        let packed = pack(&[(0, 1.0), (250, 2.0)]).unwrap();
-        assert!(unpack(&packed[..packed.len() / 2], 0).is_err());
-        assert!(unpack(b"junk", 0).is_err());
+        let packed = pack(&[(0, 1.0), (250, 2.0)]);
+        assert!(unpack(&packed, 2, 0).is_ok());
+        for n in [0, 1, 3, usize::MAX] {
+            assert!(unpack(&packed, n.min(1 << 20), 0).is_err(), "{n}");
+        }
+        assert!(unpack(&packed[..packed.len() / 2], 2, 0).is_err());
+        assert!(unpack(b"junk", 2, 0).is_err());
     }
 
     proptest! {
@@ -165,7 +161,7 @@ mod tests {
             for point in &mut points {
                 point.0 += stretch * STRETCH_MS;
             }
-            let back = unpack(&pack(&points).unwrap(), stretch * STRETCH_MS + 1).unwrap();
+            let back = unpack(&pack(&points), points.len(), stretch * STRETCH_MS + 1).unwrap();
             let bits = |points: &[Point]| -> Vec<(i64, u64)> {
                 points.iter().map(|(at, v)| (*at, v.to_bits())).collect()
             };

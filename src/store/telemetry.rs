@@ -12,9 +12,6 @@ use super::packed::{self, PART_MS, Point, STRETCH_MS, stretch};
 use super::read::all;
 use super::rows::{Columns, unstorable, word};
 
-/// Columns of so many stretches or more are made of whole blocks: rounding their width up costs an eighth at most.
-const WHOLE_BLOCKS: i64 = 8;
-
 /// Appends readings, and packs those before the stretch of the last.
 pub(super) fn append(tx: &Transaction, session: i64, readings: &[Reading]) -> Result<()> {
     let mut insert = tx.prepare_cached(
@@ -107,7 +104,7 @@ fn write_block(tx: &Transaction, session: i64, series: i64, points: &[Point]) ->
     ])?;
     let block = tx.last_insert_rowid();
     tx.prepare_cached("INSERT INTO telemetry_data (block, packed) VALUES (?1, ?2)")?
-        .execute(params![block, packed::pack(points).map_err(unstorable)?])?;
+        .execute(params![block, packed::pack(points)])?;
     Ok(())
 }
 
@@ -126,12 +123,10 @@ struct Block {
     to: i64,
     numbers: Numbers,
     latest: f64,
-    parts: Vec<u8>,
 }
 
 impl Block {
-    /// `with_parts`: the numbers of its parts too.
-    fn of(row: &Row, with_parts: bool) -> Result<Self> {
+    fn of(row: &Row) -> Result<Self> {
         let mut c = Columns::of(row);
         Ok(Self {
             id: c.get()?,
@@ -145,32 +140,55 @@ impl Block {
                 sum: c.get()?,
             },
             latest: c.get()?,
-            parts: if with_parts { c.get()? } else { Vec::new() },
         })
     }
 
     fn points(&self, connection: &Connection) -> Result<Vec<Point>> {
         let sql = "SELECT packed FROM telemetry_data WHERE block = ?1";
         let mut find = connection.prepare_cached(sql)?;
-        let packed: Vec<u8> = find.query_row([self.id], |row| row.get(0))?;
-        packed::unpack(&packed, self.from).map_err(unstorable)
+        let n = self.numbers.count as usize;
+        find.query_row([self.id], |row| {
+            let packed = row.get_ref(0)?.as_blob().map_err(unstorable)?;
+            packed::unpack(packed, n, self.from).map_err(unstorable)
+        })
     }
 }
 
-fn blocks(
+/// Column of a block's parts, after those of [`Block`].
+const PARTS: usize = 9;
+
+macro_rules! blocks {
+    ($parts:literal) => {
+        concat!(
+            "SELECT id, series, from_at, to_at, readings, lowest, highest, total, latest, ",
+            $parts,
+            " FROM telemetry_blocks
+             WHERE session = ?1 AND from_at BETWEEN ?2 AND ?3 AND to_at >= ?4 ORDER BY from_at, series"
+        )
+    };
+}
+
+/// Goes through the blocks of a session that touch a time, in order; in the rows are their parts, where asked for.
+fn each_block(
     connection: &Connection,
     session: i64,
-    from: Timestamp,
-    to: Timestamp,
+    (from, to): (Timestamp, Timestamp),
     with_parts: bool,
-) -> Result<Vec<Block>> {
-    // A block is no longer than its stretch.
-    let sql = "SELECT id, series, from_at, to_at, readings, lowest, highest, total, latest, parts FROM telemetry_blocks
-               WHERE session = ?1 AND from_at BETWEEN ?2 AND ?3 AND to_at >= ?4 ORDER BY from_at, id";
+    mut work: impl FnMut(Block, &Row) -> Result<()>,
+) -> Result<()> {
+    // A block is no longer than its stretch. Without parts, the index answers alone.
+    let sql = if with_parts {
+        blocks!("parts")
+    } else {
+        blocks!("NULL")
+    };
     let earliest = from.0.saturating_sub(STRETCH_MS);
-    all(connection, sql, [session, earliest, to.0, from.0], |row| {
-        Block::of(row, with_parts)
-    })
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([session, earliest, to.0, from.0])?;
+    while let Some(row) = rows.next()? {
+        work(Block::of(row)?, row)?;
+    }
+    Ok(())
 }
 
 /// The series with their numbers; those that only a later Flux knows are left out.
@@ -218,21 +236,19 @@ pub(super) fn readings(
 ) -> Result<Vec<Reading>> {
     let series = known_series(connection)?;
     let mut found = Vec::new();
-    for block in blocks(connection, session, from, to, false)? {
+    each_block(connection, session, (from, to), false, |block, _| {
         let Some(series) = series.get(&block.series) else {
-            continue;
+            return Ok(());
         };
         let points = block.points(connection)?.into_iter();
-        found.extend(
-            points
-                .filter(|(at, _)| (from.0..=to.0).contains(at))
-                .map(|(at, value)| Reading {
-                    series: series.clone(),
-                    at: Timestamp(at),
-                    value,
-                }),
-        );
-    }
+        let inside = points.filter(|(at, _)| (from.0..=to.0).contains(at));
+        found.extend(inside.map(|(at, value)| Reading {
+            series: series.clone(),
+            at: Timestamp(at),
+            value,
+        }));
+        Ok(())
+    })?;
     found.extend(loose(connection, session, from, to)?);
     found.sort_by_key(|r| r.at);
     Ok(found)
@@ -337,20 +353,21 @@ impl Gathered {
         }
     }
 
-    fn whole(&mut self, block: &Block, detail: Detail) {
+    /// A block that lies in the window, without unpacking it.
+    fn whole(&mut self, block: &Block, parts: Option<&[u8]>) {
         self.numbers.join(block.numbers);
         self.reached(block.to, block.latest);
         self.step(block.from, block.to, block.numbers.count);
         let piece = |(at, min, max)| Piece { at, min, max };
-        match detail {
-            Detail::Blocks => self.pieces.push(Piece {
+        match parts {
+            Some(parts) => self
+                .pieces
+                .extend(packed::parts_of(parts, block.from).map(piece)),
+            None => self.pieces.push(Piece {
                 at: stretch(block.from) * STRETCH_MS,
                 min: block.numbers.min,
                 max: block.numbers.max,
             }),
-            _ => self
-                .pieces
-                .extend(packed::parts_of(&block.parts, block.from).map(piece)),
         }
     }
 
@@ -386,7 +403,7 @@ impl Detail {
         let up = |to: i64| width.div_euclid(to) * to + if width % to == 0 { 0 } else { to };
         match width {
             w if w < PART_MS => (Self::Readings, width),
-            w if w < WHOLE_BLOCKS * STRETCH_MS => (Self::Parts, up(PART_MS)),
+            w if w < STRETCH_MS => (Self::Parts, up(PART_MS)),
             _ => (Self::Blocks, up(STRETCH_MS)),
         }
     }
@@ -412,18 +429,24 @@ pub(super) fn window(
     let (detail, width) = Detail::of(width_ms(from, to, n));
     let series = known_series(connection)?;
     let mut gathered: BTreeMap<SeriesId, Gathered> = BTreeMap::new();
-    let with_parts = detail == Detail::Parts;
     let mut by_number: BTreeMap<i64, Gathered> = BTreeMap::new();
-    for block in blocks(connection, session, from, to, with_parts)? {
+    let with_parts = detail == Detail::Parts;
+    each_block(connection, session, (from, to), with_parts, |block, row| {
         let into = by_number.entry(block.series).or_default();
         let inside = block.from >= from.0 && block.to <= to.0;
-        if inside && detail != Detail::Readings {
-            into.whole(&block, detail);
-        } else {
-            let points = block.points(connection)?.into_iter();
-            into.points(points.filter(|(at, _)| (from.0..=to.0).contains(at)));
+        match detail {
+            Detail::Parts if inside => {
+                let parts = row.get_ref(PARTS)?.as_blob().map_err(unstorable)?;
+                into.whole(&block, Some(parts));
+            }
+            Detail::Blocks if inside => into.whole(&block, None),
+            _ => {
+                let points = block.points(connection)?.into_iter();
+                into.points(points.filter(|(at, _)| (from.0..=to.0).contains(at)));
+            }
         }
-    }
+        Ok(())
+    })?;
     for (number, found) in by_number {
         if let Some(series) = series.get(&number) {
             gathered.insert(series.clone(), found);

@@ -64,7 +64,7 @@ fn main() {
         "{:<32} {:>9} {:>9} {:>9}",
         "window", "median", "most", "bound"
     );
-    for minutes in [1, 5, 15, 39, 41, 60, 240, 720, 1_440] {
+    for minutes in [1, 5, 15, 39, 41, 60, 240, 720, 1_270, 1_440] {
         let length = minutes * MINUTE_MS;
         let times = (0..9).map(|i| {
             let at = from + (DAY_MS - length) * i / 8;

@@ -58,12 +58,14 @@ pub fn columns(pieces: impl Iterator<Item = Piece>, width: i64, gap_ms: i64) -> 
     let mut growing: Option<(i64, Column)> = None;
     let mut before: Option<i64> = None;
     for piece in pieces {
-        let start = piece.at - piece.at.rem_euclid(width);
         let joined = before.is_some_and(|before| piece.at.saturating_sub(before) <= gap_ms);
         before = Some(piece.at);
         match &mut growing {
-            Some((begun, column)) if *begun == start => widen(column, piece.min, piece.max),
+            Some((start, column)) if (0..width).contains(&(piece.at - *start)) => {
+                widen(column, piece.min, piece.max);
+            }
             other => {
+                let start = piece.at - piece.at.rem_euclid(width);
                 let fresh = Column {
                     t: Timestamp(start + width / 2),
                     min: piece.min,

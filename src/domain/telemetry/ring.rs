@@ -113,14 +113,6 @@ impl Rings {
         }
     }
 
-    /// Rings that forget nothing: for a stored session.
-    pub fn whole(interval_ms: u32) -> Self {
-        Self {
-            capacity: usize::MAX,
-            ..Self::new(interval_ms)
-        }
-    }
-
     /// Keeps the readings of a tick.
     pub fn extend<'r>(&mut self, readings: impl IntoIterator<Item = &'r Reading>) {
         let (capacity, interval_ms) = (self.capacity, self.interval_ms);
