@@ -394,7 +394,7 @@ fn load_at(at: i64) -> Tick {
             value: 40.0,
         }],
         cost: Duration::from_micros(40),
-        absent: Default::default(),
+        absent: Arc::default(),
     }
 }
 

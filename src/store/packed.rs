@@ -110,15 +110,15 @@ mod tests {
 
     #[test]
     fn a_sensor_that_stands_still_costs_next_to_nothing_and_noise_no_more_than_itself() {
-        let points = |value: fn(u64) -> f64| -> Vec<Point> {
-            (0..512_u64)
-                .map(|i| (i as i64 * 250 + (i % 3) as i64, value(i)))
+        let points = |value: fn(u32) -> f64| -> Vec<Point> {
+            (0..512_u32)
+                .map(|i| (i64::from(i * 250 + i % 3), value(i)))
                 .collect()
         };
         let still = pack(&points(|_| 1284.0)).len();
         assert!(still < 700, "{still}");
         // An irrational step: every bit of the fraction changes.
-        let noise = pack(&points(|i| (i as f64 * 2_f64.sqrt()).fract())).len();
+        let noise = pack(&points(|i| (f64::from(i) * 2_f64.sqrt()).fract())).len();
         assert!(noise < 512 * 10, "{noise}");
     }
 

@@ -82,7 +82,9 @@ fn series_id(tx: &Transaction, source: &str, key: &str) -> Result<i64> {
 
 fn write_block(tx: &Transaction, session: i64, series: i64, points: &[Point]) -> Result<()> {
     let mut numbers = Numbers::default();
-    points.iter().for_each(|&(_, value)| numbers.add(value));
+    for &(_, value) in points {
+        numbers.add(value);
+    }
     let (Some(&(from, _)), Some(&(to, latest))) = (points.first(), points.last()) else {
         return Ok(());
     };

@@ -135,7 +135,9 @@ impl Shown {
     fn show(&mut self, tick: &Tick) -> CliResult<bool> {
         let news = self.view.take(tick);
         if matches!(self.mode, Mode::Lines | Mode::Other) {
-            news.iter().for_each(|line| self.steps.step(line));
+            for line in &news {
+                self.steps.step(line);
+            }
         }
         let text = match self.mode {
             Mode::Live => self.frame(),

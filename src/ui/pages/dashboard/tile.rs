@@ -108,7 +108,7 @@ struct Key {
 pub struct Tiles(HashMap<SeriesId, Kept>);
 
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
-pub fn shown<'a>(readings: Readings<'a>) -> Vec<&'a SeriesId> {
+pub fn shown(readings: Readings<'_>) -> Vec<&SeriesId> {
     let mut all = readings.series();
     all.retain(|s| !s.metric.is_counter() && s.metric != Metric::Throttled);
     all
