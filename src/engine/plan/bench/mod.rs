@@ -45,6 +45,16 @@ pub struct PlanConfig {
     pub request: PlanRequest,
     /// Where the arms run.
     pub target: Target,
+    /// What they are judged by.
+    #[serde(default)]
+    pub plan: Option<Judged>,
+}
+
+/// The part of a method's plan that says what a session is judged by, as searches and comparisons keep it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The goal and its tests.
+    pub objective: Objective,
 }
 
 /// What benchmarking came to.
@@ -108,6 +118,9 @@ pub fn perform(
         to_json(&PlanConfig {
             request: request.clone(),
             target: place.target.clone(),
+            plan: Some(Judged {
+                objective: objective.clone(),
+            }),
         })?,
         ports,
     )?;
