@@ -351,7 +351,7 @@ RX 580 (0000:01:00.0)
                  now  least   mean   most
   Power        121 W   81 W  101 W  121 W
   Energy     12346 J
-  Throttled      yes           50 %
+  Throttled      yes          50 %
 0000:02:00.0
            now  least   mean   most
   Power  9.5 W  9.5 W  9.5 W  9.5 W
