@@ -100,7 +100,7 @@ fn telemetry() -> RunTelemetry {
     let spread = |mean| Spread {
         min: 0.1,
         mean,
-        max: 187.300_000_000_000_01,
+        max: 187.3,
     };
     RunTelemetry {
         device: Some(power.source.clone()),
@@ -268,7 +268,9 @@ pub fn fill(store: &SqliteStore) -> Filled {
 fn forget_sensors(run: &mut Run) {
     run.telemetry = None;
     if let RunOutcome::Valid { tests } = &mut run.outcome {
-        tests.iter_mut().for_each(|test| test.energy = None);
+        for test in tests.iter_mut() {
+            test.energy = None;
+        }
     }
 }
 
@@ -294,7 +296,9 @@ pub fn assert_filled(store: &SqliteStore, ids: &Filled) {
         .collect();
     let mut stored = outcomes();
     if !ids.has_sensors {
-        stored.iter_mut().for_each(|(_, run)| forget_sensors(run));
+        for (_, run) in &mut stored {
+            forget_sensors(run);
+        }
     }
     assert_eq!(back, stored);
     assert_eq!(store.notices(ids.session).unwrap(), notices());
