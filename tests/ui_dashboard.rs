@@ -437,6 +437,7 @@ fn the_running_job_and_its_runs_are_on_the_page() {
         planned: Box::new(planned(RunStage::Screening, None, Settings::stock())),
         metrics: BTreeMap::new(),
         scores: vec![38.2],
+        energy: vec!["tg128 0.448 t/J".to_owned()],
         failure: None,
         wall_secs: 10.0,
     };
@@ -448,7 +449,7 @@ fn the_running_job_and_its_runs_are_on_the_page() {
     }));
     stage.settle();
     stage.must_show("last run");
-    stage.must_show("38.2 t/s");
+    stage.must_show("38.2 t/s · tg128 0.448 t/J");
     stage.must_show("run ");
     stage.click("1 min");
     gate.pass(|| {});

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
 use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around, held_down, kind_of};
+use crate::domain::text::energy_line;
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Failure, FailureClass, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
@@ -340,9 +341,12 @@ impl<'a> Bench<'a> {
 
     fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
         let (metrics, failure) = shown(run);
-        let scores = match &run.outcome {
-            RunOutcome::Valid { tests } => self.objective.repetition_scores(tests),
-            _ => Vec::new(),
+        let (scores, energy) = match &run.outcome {
+            RunOutcome::Valid { tests } => (
+                self.objective.repetition_scores(tests),
+                tests.iter().filter_map(energy_line).collect(),
+            ),
+            _ => (Vec::new(), Vec::new()),
         };
         EventKind::RunStored {
             run: id,
@@ -350,6 +354,7 @@ impl<'a> Bench<'a> {
             planned: Box::new(planned.clone()),
             metrics,
             scores,
+            energy,
             failure,
             wall_secs: run.wall_secs,
         }

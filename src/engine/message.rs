@@ -255,6 +255,8 @@ pub enum EventKind {
         metrics: BTreeMap<String, f64>,
         /// The goal's metric of every repetition.
         scores: Vec<f64>,
+        /// Tokens per joule of every test, in words, where a sensor told.
+        energy: Vec<String>,
         /// Why there are no samples.
         failure: Option<String>,
         /// Seconds it took.

@@ -278,6 +278,7 @@ fn stored(seq: u32, planned: PlannedRun) -> EventKind {
         planned: Box::new(planned),
         metrics: [("tg128".to_owned(), rate(0))].into(),
         scores,
+        energy: Vec::new(),
         failure: None,
         wall_secs: 1.0,
     }

@@ -98,7 +98,10 @@ fn readings_are_packed_behind_the_newest_and_read_back_to_the_last_bit() {
     let open = all
         .iter()
         .filter(|r| r.at.0 / STRETCH_MS == all.last().unwrap().at.0 / STRETCH_MS);
-    assert_eq!(count(dir.path(), "telemetry"), open.count() as i64 + 15);
+    assert_eq!(
+        count(dir.path(), "telemetry"),
+        open.count().cast_signed() as i64 + 15
+    );
     let inner = (all[700].at, all[7_000].at);
     let expected: Vec<Reading> = all
         .iter()
@@ -248,7 +251,7 @@ fn a_killed_sampler_loses_nothing_that_was_flushed() {
         heard += said.count();
         let store = measuring(dir.path());
         let back = store.telemetry(1, ALL.0, ALL.1).unwrap();
-        let expected = Sensors::new(BEGIN).take(2_000 * (heard as i64 + 1));
+        let expected = Sensors::new(BEGIN).take(2_000 * (heard.cast_signed() as i64 + 1));
         let flush = expected.len() / (heard + 1);
         // One more may have been stored than was said; none is half there.
         let stored = back.len() / flush;
@@ -290,7 +293,7 @@ fn compare(store: &SqliteStore, session: i64, all: &[Reading], (from, to): (i64,
         points,
     ) in found.iter().zip(by_series.values())
     {
-        assert!(columns.len() as i64 <= n + 1, "{} of {n}", columns.len());
+        assert!(columns.len() <= n as usize + 1, "{} of {n}", columns.len());
         let mut expected: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
         for &(at, value) in points {
             let column = expected
@@ -301,11 +304,9 @@ fn compare(store: &SqliteStore, session: i64, all: &[Reading], (from, to): (i64,
         let got: Vec<_> = columns.iter().map(|c| (c.t.0, (c.min, c.max))).collect();
         assert_eq!(got, expected.into_iter().collect::<Vec<_>>());
         let values = points.iter().map(|p| p.1);
-        assert_eq!(summary.min, values.clone().fold(f64::INFINITY, f64::min));
-        assert_eq!(
-            summary.max,
-            values.clone().fold(f64::NEG_INFINITY, f64::max)
-        );
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
+        assert_eq!((summary.min, summary.max), (least, most));
         let mean = values.sum::<f64>() / points.len() as f64;
         assert!(
             (summary.mean - mean).abs() <= 1e-9 * mean.abs(),
@@ -313,7 +314,7 @@ fn compare(store: &SqliteStore, session: i64, all: &[Reading], (from, to): (i64,
             summary.mean
         );
         let last = points.iter().map(|p| p.0).max().unwrap();
-        assert!(points.iter().any(|p| *p == (last, summary.last)));
+        assert!(points.contains(&(last, summary.last)));
     }
 }
 
@@ -349,7 +350,7 @@ fn a_gap_is_seen_at_every_width() {
                     .filter(|c| !c.joined)
                     .map(|c| c.t.0)
                     .collect();
-                let width = width(to - from, n as i64);
+                let width = width(to - from, n.cast_signed() as i64);
                 assert_eq!(gaps.len(), 1, "{n} columns of {width} ms");
                 assert!((gaps[0] - second).abs() <= width, "{} {second}", gaps[0]);
             }

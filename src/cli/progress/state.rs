@@ -347,6 +347,7 @@ mod tests {
             }),
             metrics: BTreeMap::from([("tg128".to_owned(), 38.2)]),
             scores: vec![38.1, 38.3],
+            energy: Vec::new(),
             failure: None,
             wall_secs: 31.0,
         };

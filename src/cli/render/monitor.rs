@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::error::CliResult;
 use crate::cli::output::Style;
 use crate::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId, Summary};
-use crate::domain::text::{clean, reading_words, span};
+use crate::domain::text::{clean, count, reading_words, span};
 use crate::domain::types::Timestamp;
 use crate::engine::telemetry::Tick;
 
@@ -110,12 +110,12 @@ impl View {
         )
     }
 
-    /// Sampling itself: `sampling costs 0.04 ms, 0.09 ms at worst but for one of a hundred`.
+    /// Sampling itself: `sampling costs p50 0.04 ms, p99 0.09 ms a tick, 12 ticks`.
     pub fn cost_words(&self) -> String {
         let [p50, p99] = self.cost_ms();
         format!(
-            "sampling costs p50 {p50:.2} ms, p99 {p99:.2} ms a tick, {} ticks",
-            self.ticks
+            "sampling costs p50 {p50:.2} ms, p99 {p99:.2} ms a tick, {}",
+            count(self.ticks, "tick")
         )
     }
 
@@ -221,7 +221,7 @@ impl View {
 /// The start of a line that fits.
 fn cut(line: &str, width: usize) -> String {
     // Escapes take no room, and stand in headings alone, which are short.
-    if line.starts_with('\u{1b}') || line.chars().count() < width {
+    if line.contains('\u{1b}') || line.chars().count() < width {
         return line.to_owned();
     }
     let kept: String = line.chars().take(width.saturating_sub(2)).collect();
@@ -351,7 +351,7 @@ RX 580 (0000:01:00.0)
                  now  least   mean   most
   Power        121 W   81 W  101 W  121 W
   Energy     12346 J
-  Throttled      yes           50 %
+  Throttled      yes          50 %
 0000:02:00.0
            now  least   mean   most
   Power  9.5 W  9.5 W  9.5 W  9.5 W

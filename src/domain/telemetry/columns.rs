@@ -80,6 +80,22 @@ pub fn columns(pieces: impl Iterator<Item = Piece>, width: i64, gap_ms: i64) -> 
     columns.into_values().collect()
 }
 
+/// The same columns in `n` or fewer, as narrow a chart needs them: finer than it draws, they flicker.
+pub fn coarser(all: &[Column], from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
+    let width = width_ms(from, to, n);
+    let place = |column: &Column| column.t.0.div_euclid(width);
+    let groups = all.chunk_by(|a, b| place(a) == place(b));
+    let merged = groups.filter_map(|group| {
+        let mut whole = *group.first()?;
+        for column in group {
+            widen(&mut whole, column.min, column.max);
+        }
+        whole.t = Timestamp(place(&whole) * width + width / 2);
+        Some(whole)
+    });
+    merged.collect()
+}
+
 fn put(columns: &mut BTreeMap<i64, Column>, grown: Option<(i64, Column)>) {
     if let Some((start, column)) = grown {
         columns
@@ -92,4 +108,30 @@ fn put(columns: &mut BTreeMap<i64, Column>, grown: Option<(i64, Column)>) {
 fn widen(column: &mut Column, min: f64, max: f64) {
     column.min = column.min.min(min);
     column.max = column.max.max(max);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coarser_columns_keep_every_peak_and_the_gaps_between_them() {
+        let column = |t, min, max, joined| Column {
+            t: Timestamp(t),
+            min,
+            max,
+            joined,
+        };
+        let fine = [
+            column(50, 1.0, 2.0, false),
+            column(150, 3.0, 9.0, true),
+            column(450, 5.0, 5.0, false),
+            column(550, 4.0, 6.0, true),
+        ];
+        let (from, to) = (Timestamp(0), Timestamp(600));
+        let expected = [column(100, 1.0, 9.0, false), column(500, 4.0, 6.0, false)];
+        assert_eq!(coarser(&fine, from, to, 3), expected);
+        assert_eq!(coarser(&fine, from, to, 6), fine);
+        assert_eq!(coarser(&[], from, to, 3), []);
+    }
 }

@@ -25,6 +25,8 @@ pub struct StoredLine {
     pub metrics: BTreeMap<String, f64>,
     /// The goal's metric of every repetition.
     pub scores: Vec<f64>,
+    /// Tokens per joule of every test, in words.
+    pub energy: Vec<String>,
     /// Why there are no samples.
     pub failure: Option<String>,
     /// Seconds it took.
@@ -247,15 +249,16 @@ impl JobView {
                 planned,
                 metrics,
                 scores,
+                energy,
                 failure,
                 wall_secs,
-                ..
             } => self.stored(StoredLine {
                 id: run,
                 seq,
                 planned: *planned,
                 metrics,
                 scores,
+                energy,
                 failure,
                 wall_secs,
             }),

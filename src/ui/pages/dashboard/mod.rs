@@ -10,7 +10,7 @@ use std::sync::Arc;
 use eframe::egui::{Align, Layout, Ui};
 
 use crate::domain::telemetry::{HOST, Rings, SeriesId};
-use crate::domain::text::{capitalised, clean, span, three_digits};
+use crate::domain::text::{capitalised, clean, quantity, span, three_digits};
 use crate::domain::types::{Side, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::app::Cx;
@@ -287,13 +287,18 @@ fn running(ui: &mut Ui, state: &AppState) {
         return;
     };
     let what = job_words(job, state.model.as_ref().map(|m| clean(&m.name)).as_deref());
-    let last = job.runs.iter().rev().find_map(StoredLine::score);
-    let rate = last.map(|rate| {
-        let of = job
-            .primary
-            .as_ref()
-            .map_or_else(String::new, |p| format!(" {p}"));
-        format!("last run{of} {} t/s", three_digits(rate))
+    let scored = |line: &&StoredLine| line.score().is_some();
+    let last = job.runs.iter().rev().find(scored);
+    let rate = last.map(|line| {
+        let primary = job.primary.as_deref().unwrap_or_default();
+        let (rate, unit) = quantity(primary, line.score().unwrap_or_default());
+        let of = format!("last run {primary}");
+        let mut parts = vec![format!("{} {} {unit}", of.trim_end(), three_digits(rate))];
+        // Of the test that the goal is about; of whole requests, of generation.
+        let of_goal = |e: &&String| e.starts_with(primary);
+        let energy = line.energy.iter().find(of_goal).or(line.energy.last());
+        parts.extend(energy.filter(|_| unit != "t/J").cloned());
+        parts.join(" · ")
     });
     let left = job
         .eta_secs

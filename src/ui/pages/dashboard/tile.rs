@@ -7,6 +7,7 @@ use eframe::egui::{Align, Label, Layout, RichText, Ui, vec2};
 use crate::chart::{Lines, Role, Scene, Shade};
 use crate::domain::machine::Gpu;
 use crate::domain::settings::{AppSettings, MemoryUnits};
+use crate::domain::telemetry::columns::coarser;
 use crate::domain::telemetry::{Column, HOST, Metric, Rings, SeriesId, Summary, Windowed};
 use crate::domain::text::{clean, reading_words};
 use crate::domain::types::{Bytes, Timestamp};
@@ -48,7 +49,9 @@ impl<'a> Readings<'a> {
     fn columns(self, series: &SeriesId, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
         match self {
             Self::Live(rings) => rings.get(series).map(|ring| ring.columns(from, to, n)),
-            Self::Stored(all) => Self::stored(all, series).map(|w| w.columns.clone()),
+            Self::Stored(all) => {
+                Self::stored(all, series).map(|w| coarser(&w.columns, from, to, n))
+            }
         }
         .unwrap_or_default()
     }

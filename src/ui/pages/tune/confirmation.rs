@@ -151,6 +151,7 @@ mod tests {
             },
             metrics: BTreeMap::new(),
             scores: vec![0.25],
+            energy: Vec::new(),
             failure: None,
             wall_secs: 4.0,
         };
