@@ -81,6 +81,17 @@ pub struct GpuUser {
     pub vram: Bytes,
 }
 
+/// A GPU's link to the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The GPU.
+    pub pci: PciAddress,
+    /// Lanes in use.
+    pub lanes: u64,
+    /// Lanes that the card and its slot have in common.
+    pub most: u64,
+}
+
 /// What the machine's readings do not hold. `None` or nothing: unknown, or asked about another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
@@ -100,6 +111,8 @@ pub struct Facts {
     pub absent_sensors: Vec<AbsentSensor>,
     /// Temperatures at which drivers step in, °C.
     pub critical: Vec<(SeriesId, f64)>,
+    /// Links of the GPUs to the host.
+    pub links: Vec<Link>,
 }
 
 /// Everything found, the worst first.

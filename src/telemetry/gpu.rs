@@ -15,7 +15,8 @@ const CLASS_DISPLAY: u64 = 0x03;
 /// PCI base class of processing accelerators, as AMD's Instinct cards are.
 const CLASS_ACCELERATOR: u64 = 0x12;
 /// Why a sleeping GPU tells nothing.
-const ASLEEP: &str = "asleep: reading would wake the GPU; it is read again when something uses it";
+pub(super) const ASLEEP: &str =
+    "asleep: reading would wake the GPU; it is read again when something uses it";
 
 /// One GPU and its sensors.
 pub(super) struct Gpu {
@@ -54,6 +55,11 @@ impl Gpu {
                 })
             })
             .collect()
+    }
+
+    /// Its PCI address.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// A file of the device.

@@ -25,6 +25,7 @@ pub(super) fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(heat(facts, &gpus));
     found.extend(load(facts, &gpus));
     found.extend(memory(facts, &gpus));
+    found.extend(links(facts, &gpus));
     found.extend(absent(facts, &gpus));
     found
 }
@@ -119,6 +120,23 @@ fn holders(facts: &Facts, gpu: &Gpu) -> String {
         return String::new();
     }
     format!(" (of this user: {})", named.join(", "))
+}
+
+/// Weights that stream to the GPU come through it; some cards give lanes up while they rest.
+fn links(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
+    let narrow = facts.links.iter().filter(|link| link.lanes < link.most);
+    narrow
+        .map(|link| {
+            let (lanes, most) = (link.lanes, link.most);
+            let gpu = name(&link.pci.to_string(), gpus);
+            Finding::new(
+                Level::Info,
+                "gpu-link",
+                format!("{gpu} is linked by {lanes} of {most} PCI Express lanes now"),
+                "if it stays so while the GPU works, seat the card anew: a model that does not fit its memory streams through them",
+            )
+        })
+        .collect()
 }
 
 /// By device and reason.

@@ -62,6 +62,12 @@ pub enum Metric {
     /// 1 while the GPU holds its clocks down for power or temperature, else 0.
     #[serde(rename = "throttled")]
     Throttled,
+    /// PCI Express generation of the GPU's link to the host; it falls while nothing is sent.
+    #[serde(rename = "link_generation")]
+    LinkGeneration,
+    /// Lanes of that link in use.
+    #[serde(rename = "link_lanes")]
+    LinkLanes,
     /// Share of time the processor was at work, all cores, percent.
     #[serde(rename = "cpu_load_pct")]
     CpuLoad,
@@ -81,7 +87,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order people look at them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Power,
         Self::Energy,
         Self::CoreClock,
@@ -96,6 +102,8 @@ impl Metric {
         Self::GpuLoad,
         Self::MemoryLoad,
         Self::Throttled,
+        Self::LinkGeneration,
+        Self::LinkLanes,
         Self::CpuLoad,
         Self::CpuPower,
         Self::CpuEnergy,
@@ -119,6 +127,8 @@ impl Metric {
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
             Self::Throttled => "Throttled",
+            Self::LinkGeneration => "PCIe generation",
+            Self::LinkLanes => "PCIe lanes",
             Self::CpuLoad => "CPU load",
             Self::CpuPower => "CPU power",
             Self::CpuEnergy => "CPU energy",
@@ -143,7 +153,7 @@ impl Metric {
             Self::VramUsed | Self::SharedUsed | Self::RamUsed => "B",
             Self::DiskRead => "B/s",
             Self::FanLoad | Self::GpuLoad | Self::MemoryLoad | Self::CpuLoad => "%",
-            Self::Throttled => "",
+            Self::Throttled | Self::LinkGeneration | Self::LinkLanes => "",
         }
     }
 }
