@@ -369,32 +369,25 @@ fn c27_a_sleeping_gpu_is_not_woken_and_read_when_it_wakes() {
 }
 
 #[test]
-fn c27_a_gpu_without_work_is_let_go_so_that_it_can_sleep() {
+fn c27_a_gpu_without_work_is_let_go_so_that_it_can_sleep_unless_somebody_measures() {
     let mut laptop = Laptop::new("active\n");
+    laptop.source.measuring(false);
     assert_eq!(laptop.run(60), 240, "at work all the time");
     laptop.library.set(Question::GpuLoad, Ok(0));
     laptop.run(11);
     assert!(!laptop.library.is_open());
-    // Nobody else uses it: it falls asleep, and is left alone.
+    assert!(
+        reason(&laptop.source, Metric::Power)
+            .unwrap()
+            .starts_with("left alone")
+    );
     laptop.status("suspended\n");
-    assert_eq!(laptop.run(60), 0);
+    assert_eq!(laptop.run(60), 0, "it fell asleep, and is not woken");
     laptop.status("active\n");
-    laptop.run(4);
-    assert!(laptop.library.is_open());
-    // A repetition begins while it is let go.
-    laptop.run(7);
-    assert!(!laptop.library.is_open());
-    laptop.library.set(Question::Energy, Ok(1));
-    laptop.source.at_boundary();
-    assert!(laptop.library.is_open());
-    // Somebody's memory is on it: letting go is of no use.
-    let user = User {
-        pid: 7,
-        program: "Xorg".to_owned(),
-        bytes: 1 << 20,
-    };
-    *laptop.library.users.lock().unwrap() = vec![user];
+    assert_eq!(laptop.run(1), 4);
+    laptop.source.measuring(true);
     assert_eq!(laptop.run(60), 240);
+    assert!(laptop.library.is_open());
 }
 
 /// What a GPU is used for by others, and a link narrower than it could be, without this process.

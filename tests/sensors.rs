@@ -311,6 +311,37 @@ fn c27_a_sleeping_gpu_is_left_alone_and_read_when_it_wakes() {
     assert!(refused.reason(CARD, Metric::MemoryLoad).is_some());
 }
 
+/// A driver takes every reading for use: an idle GPU that could sleep is left alone, unless somebody measures.
+#[test]
+fn c27_an_idle_gpu_that_nobody_measures_is_let_fall_asleep() {
+    let mut replay = Replay::of("laptop-hybrid", |root| {
+        let write = |file: &str, text: &str| {
+            fs::write(root.join("sys").join(arc(file)), text).unwrap();
+        };
+        write("power/control", "auto\n");
+        write("power/runtime_status", "active\n");
+    });
+    let seconds = |replay: &mut Replay, seconds: u32| -> u32 {
+        let read = |replay: &mut Replay| {
+            replay.clock.advance(Duration::from_secs(1));
+            u32::from(replay.value(ARC, Metric::Power).is_some())
+        };
+        (0..seconds).map(|_| read(replay)).sum()
+    };
+    assert_eq!(seconds(&mut replay, 60), 60, "somebody measures");
+    for source in &mut replay.sources {
+        source.measuring(false);
+    }
+    assert_eq!(seconds(&mut replay, 10), 10);
+    assert_eq!(seconds(&mut replay, 5), 0);
+    let reason = replay.reason(ARC, Metric::Power).unwrap();
+    assert!(reason.starts_with("left alone"), "{reason}");
+    for source in &mut replay.sources {
+        source.measuring(true);
+    }
+    assert_eq!(seconds(&mut replay, 5), 5);
+}
+
 #[test]
 fn c28_a_value_that_cannot_be_is_dropped_with_its_reason() {
     let mut replay = Replay::new("rx580");

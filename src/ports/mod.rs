@@ -152,6 +152,10 @@ pub trait TelemetrySource: Send {
         Vec::new()
     }
 
+    /// Whether somebody measures from now on; until it is told, somebody does. In between, a device that could fall asleep
+    /// is left alone long enough for that (case C27).
+    fn measuring(&mut self, _measuring: bool) {}
+
     /// Temperatures at which the device's driver steps in, °C.
     fn critical(&self) -> Vec<(SeriesId, f64)> {
         Vec::new()
@@ -171,7 +175,7 @@ pub trait Telemetry: Send + Sync {
     /// Every owner of sensors here, opened anew.
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
 
-    /// Writes down what they read, below `dir`, so that another machine can replay it.
+    /// Writes down what they read, below `dir`, so that another machine can replay it. A GPU that sleeps is woken for it.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -1,8 +1,10 @@
 //! AMD's GPUs on Linux, as the driver `amdgpu` tells of them below `/sys`.
 
+use std::sync::Arc;
+
 use crate::domain::machine::VENDOR_AMD;
 use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
-use crate::ports::TelemetrySource;
+use crate::ports::{Clock, TelemetrySource};
 
 use super::files::Files;
 use super::gpu::Gpu;
@@ -23,8 +25,8 @@ pub struct AmdGpu(Gpu);
 
 impl AmdGpu {
     /// Every one below the root.
-    pub(super) fn open(files: &Files) -> Vec<Self> {
-        let found = Gpu::find(files, VENDOR_AMD, &[NAME]).into_iter();
+    pub(super) fn open(files: &Files, clock: &Arc<dyn Clock>) -> Vec<Self> {
+        let found = Gpu::find(files, clock, VENDOR_AMD, &[NAME]).into_iter();
         found.map(|gpu| Self(with_sensors(gpu, files))).collect()
     }
 }
@@ -68,10 +70,14 @@ impl TelemetrySource for AmdGpu {
     }
 
     fn sample(&mut self) -> Vec<(SeriesId, f64)> {
-        if self.0.sleeps() {
+        if self.0.is_quiet() {
             return Vec::new();
         }
         self.0.sample()
+    }
+
+    fn measuring(&mut self, measuring: bool) {
+        self.0.measuring(measuring);
     }
 
     fn critical(&self) -> Vec<(SeriesId, f64)> {

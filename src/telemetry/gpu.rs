@@ -1,9 +1,11 @@
 //! What the sensors of every kernel driver have in common: found by the GPU's PCI address, left alone while it sleeps.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
+use crate::domain::telemetry::{AbsentSensor, Metric, Rest, SeriesId};
 use crate::domain::types::PciAddress;
+use crate::ports::Clock;
 
 use crate::system_root::read_number;
 
@@ -15,8 +17,9 @@ const CLASS_DISPLAY: u64 = 0x03;
 /// PCI base class of processing accelerators, as AMD's Instinct cards are.
 const CLASS_ACCELERATOR: u64 = 0x12;
 /// Why a sleeping GPU tells nothing.
-pub(super) const ASLEEP: &str =
-    "asleep: reading would wake the GPU; it is read again when something uses it";
+const ASLEEP: &str = "asleep: reading would wake the GPU; it is read again when something uses it";
+/// Why an idle one does.
+const RESTS: &str = "left alone for some seconds, so that the GPU can fall asleep";
 
 /// One GPU and its sensors.
 pub(super) struct Gpu {
@@ -26,12 +29,22 @@ pub(super) struct Gpu {
     runtime_status: Option<SensorFile>,
     sensors: Vec<Sensor>,
     critical: Vec<(SeriesId, f64)>,
-    asleep: bool,
+    /// Why nothing is read now.
+    quiet: Option<&'static str>,
+    /// Of one that could sleep.
+    rest: Option<Rest>,
+    measured: bool,
+    clock: Arc<dyn Clock>,
 }
 
 impl Gpu {
     /// The GPUs of a vendor whose monitors (`hwmon`) bear one of these names: their numbers change from start to start.
-    pub fn find(files: &Files, vendor: u32, monitors: &[&str]) -> Vec<Self> {
+    pub fn find(
+        files: &Files,
+        clock: &Arc<dyn Clock>,
+        vendor: u32,
+        monitors: &[&str],
+    ) -> Vec<Self> {
         files
             .list("sys/bus/pci/devices")
             .into_iter()
@@ -48,10 +61,14 @@ impl Gpu {
                     address: address.to_string(),
                     hwmon: files.list(dir.join("hwmon")).into_iter().find(ours),
                     runtime_status: files.open(&dir.join("power/runtime_status")).ok(),
+                    rest: (files.text(&dir.join("power/control")).as_deref() == Some("auto"))
+                        .then(Rest::default),
                     dir,
                     sensors: Vec::new(),
                     critical: Vec::new(),
-                    asleep: false,
+                    quiet: None,
+                    measured: true,
+                    clock: Arc::clone(clock),
                 })
             })
             .collect()
@@ -116,16 +133,38 @@ impl Gpu {
         self.critical.clone()
     }
 
-    /// Whether reading would wake it (case C27); a driver that tells no state never sleeps.
-    pub fn sleeps(&mut self) -> bool {
-        let status = self.runtime_status.as_mut();
-        self.asleep = status
-            .and_then(|file| file.read(|text| text == "suspended").ok())
-            .unwrap_or(false);
-        self.asleep
+    /// Somebody measures from now on, or nobody does.
+    pub fn measuring(&mut self, measuring: bool) {
+        self.measured = measuring;
     }
 
-    /// The sensors' values now; of a GPU that does not sleep.
+    /// It is not to be read now: it sleeps, or could fall asleep and nobody measures (case C27). A driver that tells no
+    /// state never sleeps.
+    pub fn is_quiet(&mut self) -> bool {
+        let status = self.runtime_status.as_mut();
+        let asleep = status
+            .and_then(|file| file.read(|text| text == "suspended").ok())
+            .unwrap_or(false);
+        let now = self.clock.elapsed().as_secs_f64();
+        let rests = match &mut self.rest {
+            Some(rest) if asleep || self.measured => {
+                rest.over();
+                false
+            }
+            Some(rest) => rest.rests(now),
+            None => false,
+        };
+        let resting = rests.then_some(RESTS);
+        self.quiet = if asleep { Some(ASLEEP) } else { resting };
+        self.quiet.is_some()
+    }
+
+    /// Why it was not to be read when that was asked last.
+    pub fn quiet(&self) -> Option<&'static str> {
+        self.quiet
+    }
+
+    /// The sensors' values now; of a GPU that is not quiet.
     pub fn sample(&mut self) -> Vec<(SeriesId, f64)> {
         let mut found = Vec::with_capacity(self.sensors.len() + 2);
         let mut load = None;
@@ -137,18 +176,22 @@ impl Gpu {
                 found.push((series(&self.address, sensor.metric), value));
             }
         }
+        self.was_read(load);
         found
+    }
+
+    /// Somebody read it, in whatever way; a load that is not known counts as work.
+    pub fn was_read(&mut self, load_pct: Option<f64>) {
+        if let Some(rest) = &mut self.rest {
+            rest.read(self.clock.elapsed().as_secs_f64(), load_pct);
+        }
     }
 
     /// The sensors that told nothing last.
     pub fn absent(&self) -> Vec<AbsentSensor> {
         let mut found = Vec::new();
         for sensor in &self.sensors {
-            let reason = if self.asleep {
-                Some(ASLEEP)
-            } else {
-                sensor.reason()
-            };
+            let reason = self.quiet.or_else(|| sensor.reason());
             found.extend(reason.map(|reason| self.lost(sensor.metric, reason)));
         }
         found
@@ -158,7 +201,7 @@ impl Gpu {
     pub fn lost(&self, metric: Metric, reason: &str) -> AbsentSensor {
         AbsentSensor {
             series: self.series(metric),
-            reason: if self.asleep { ASLEEP } else { reason }.to_owned(),
+            reason: self.quiet.unwrap_or(reason).to_owned(),
         }
     }
 

@@ -39,7 +39,7 @@ pub struct IntelGpu {
 impl IntelGpu {
     /// Every one below the root.
     pub(super) fn open(files: &Files, clock: &Arc<dyn Clock>) -> Vec<Self> {
-        let found = Gpu::find(files, VENDOR_INTEL, &DRIVERS).into_iter();
+        let found = Gpu::find(files, clock, VENDOR_INTEL, &DRIVERS).into_iter();
         found.map(|gpu| Self::of(gpu, files, clock)).collect()
     }
 
@@ -103,7 +103,7 @@ impl TelemetrySource for IntelGpu {
     }
 
     fn sample(&mut self) -> Vec<(SeriesId, f64)> {
-        if self.gpu.sleeps() {
+        if self.gpu.is_quiet() {
             return Vec::new();
         }
         self.limit();
@@ -118,6 +118,10 @@ impl TelemetrySource for IntelGpu {
             found.push((self.gpu.series(Metric::Energy), metered.joules));
         }
         found
+    }
+
+    fn measuring(&mut self, measuring: bool) {
+        self.gpu.measuring(measuring);
     }
 
     fn critical(&self) -> Vec<(SeriesId, f64)> {

@@ -1,14 +1,18 @@
 //! Sensors of this machine (design section 6). A further kind of GPU is a further [`TelemetrySource`] in [`Sensors`].
 
 mod amdgpu;
+pub mod apple;
 mod counter;
 mod files;
 mod gpu;
 mod host;
 mod intel;
+#[cfg(any(windows, target_os = "macos", test))]
+mod latest;
 pub mod nvml;
 mod rapl;
 mod sensor;
+pub mod windows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +52,7 @@ impl Sensors {
     /// The sources that are files of the kernel.
     fn of_kernel(&self, files: &Files) -> Vec<Box<dyn TelemetrySource>> {
         let mut found: Vec<Box<dyn TelemetrySource>> = Vec::new();
-        found.extend(AmdGpu::open(files).into_iter().map(boxed));
+        found.extend(AmdGpu::open(files, &self.clock).into_iter().map(boxed));
         found.extend(IntelGpu::open(files, &self.clock).into_iter().map(boxed));
         found.extend(Rapl::open(files, &self.clock).map(boxed));
         found
@@ -60,6 +64,12 @@ impl Telemetry for Sensors {
         let files = Files::of(&self.root);
         let mut found = self.of_kernel(&files);
         found.extend(NvmlSource::open(&files, &self.clock, self.library()).map(boxed));
+        if self.root.is_this_machine() {
+            #[cfg(target_os = "macos")]
+            found.extend(apple::AppleSource::open().map(boxed));
+            #[cfg(windows)]
+            found.extend(windows::WindowsSource::open().map(boxed));
+        }
         found.extend(HostSource::open(Arc::clone(&self.clock)).map(boxed));
         found
     }

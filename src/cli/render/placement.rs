@@ -238,7 +238,6 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
             clean(&confirmation.reason)
         );
     }
-    let _ = writeln!(text, "\n{}", style.heading(&clean(&bench.reason)));
     if let Some(profile) = bench.profile {
         let _ = writeln!(
             text,

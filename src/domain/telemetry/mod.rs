@@ -2,6 +2,7 @@
 
 pub mod around;
 pub mod energy;
+mod rest;
 mod ring;
 mod trust;
 
@@ -9,11 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
+pub use rest::Rest;
 pub use ring::{Column, Ring, Rings, Summary};
 pub use trust::{MOST_WATTS, Trust, says_nothing};
 
 /// The source of readings of the machine as a whole.
 pub const HOST: &str = "host";
+
+/// The source of readings of an Apple chip's GPU, which sits on no PCI bus.
+pub const APPLE_GPU: &str = "apple-gpu";
 
 /// What is read. The serialised word is the key in the store: its end names the unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

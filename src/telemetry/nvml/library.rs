@@ -58,11 +58,9 @@ impl From<NvmlError> for Missing {
 impl From<NvmlError> for Refusal {
     fn from(error: NvmlError) -> Self {
         match error {
-            NvmlError::NotSupported => Self::NotSupported,
-            // The same is said of a field id that the driver does not know yet.
-            NvmlError::InvalidArg
-            | NvmlError::FailedToLoadSymbol(_)
-            | NvmlError::FunctionNotFound => Self::TooOld,
+            // A GPU without a fan says of the first one that there is none such.
+            NvmlError::NotSupported | NvmlError::InvalidArg => Self::NotSupported,
+            NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => Self::TooOld,
             NvmlError::NoPermission => Self::NoPermission,
             NvmlError::GpuLost => Self::Lost,
             other => Self::Other(other.to_string()),

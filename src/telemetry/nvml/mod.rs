@@ -9,7 +9,6 @@ mod question;
 mod recorded;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::domain::doctor::{Facts, GpuUser, Link};
 use crate::domain::machine::VENDOR_NVIDIA;
@@ -19,7 +18,7 @@ use crate::ports::{Clock, TelemetrySource};
 use crate::system_root::SystemRoot;
 
 use super::files::Files;
-use super::gpu::{ASLEEP, Gpu};
+use super::gpu::Gpu;
 use card::Card;
 
 pub use library::{Library, Missing};
@@ -28,10 +27,6 @@ pub use recorded::Recorded;
 
 /// Its name in messages.
 const NAME: &str = "nvml";
-/// A GPU that may sleep is let go after so long without work: an open library keeps it awake (case C27).
-const IDLE: Duration = Duration::from_secs(10);
-/// One that was let go sleeps by then, or somebody else uses it.
-const FALLS_ASLEEP: Duration = Duration::from_secs(3);
 
 /// A program on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +74,8 @@ pub fn replay(recorded: Option<Recorded>) -> Opener {
 
 /// Whether somebody answers.
 enum State {
-    /// Not yet, or not any more so that a GPU may sleep: since when.
-    Closed(Option<Duration>),
+    /// Not now.
+    Closed,
     Open(Box<dyn Answers>),
     Missing(Missing),
 }
@@ -92,11 +87,6 @@ pub struct NvmlSource {
     cards: Vec<Card>,
     /// What the kernel tells of them: where they are, and whether they sleep.
     kernel: Vec<Gpu>,
-    /// The driver lets one of them sleep when it is not used.
-    may_sleep: bool,
-    /// When one of them was at work last.
-    busy: Duration,
-    clock: Arc<dyn Clock>,
 }
 
 impl NvmlSource {
@@ -108,17 +98,12 @@ impl NvmlSource {
     /// Those that the kernel or the library knows; `None` without any. Where the kernel knows one, the library is started
     /// with the first reading.
     pub(super) fn open(files: &Files, clock: &Arc<dyn Clock>, opener: Opener) -> Option<Self> {
-        let kernel = Gpu::find(files, VENDOR_NVIDIA, &[]);
-        let auto = |gpu: &Gpu| files.text(&gpu.file("power/control")).as_deref() == Some("auto");
-        let card = |gpu: &Gpu| Card::new(gpu.address());
+        let kernel = Gpu::find(files, clock, VENDOR_NVIDIA, &[]);
         let mut source = Self {
             opener,
-            state: State::Closed(None),
-            cards: kernel.iter().map(card).collect(),
-            may_sleep: kernel.iter().any(auto),
+            state: State::Closed,
+            cards: kernel.iter().map(|gpu| Card::new(gpu.address())).collect(),
             kernel,
-            busy: clock.elapsed(),
-            clock: Arc::clone(clock),
         };
         // Windows and WSL list no PCI devices there: the library alone knows.
         if source.kernel.is_empty() {
@@ -128,17 +113,13 @@ impl NvmlSource {
     }
 
     fn start(&mut self) {
-        self.busy = self.clock.elapsed();
         self.state = match (self.opener)() {
             Err(missing) => State::Missing(missing),
             Ok(answers) => {
                 for address in answers.gpus() {
-                    if self
-                        .cards
-                        .iter()
-                        .all(|card| card.address() != address.to_string())
-                    {
-                        self.cards.push(Card::new(&address.to_string()));
+                    let address = address.to_string();
+                    if self.cards.iter().all(|card| card.address() != address) {
+                        self.cards.push(Card::new(&address));
                     }
                 }
                 State::Open(answers)
@@ -146,36 +127,15 @@ impl NvmlSource {
         };
     }
 
-    /// Starts the library where that wakes no GPU.
+    /// Starts the library, or ends it while a GPU sleeps or is to fall asleep: an open one wakes all, and keeps them awake
+    /// (case C27).
     fn look(&mut self) {
-        let State::Closed(let_go) = self.state else {
-            return;
-        };
-        // All are looked at: each remembers what it was.
-        let sleeps = |asleep, gpu: &mut Gpu| gpu.sleeps() || asleep;
-        let asleep = self.kernel.iter_mut().fold(false, sleeps);
-        let falls_asleep = let_go.is_some_and(|at| self.clock.elapsed() < at + FALLS_ASLEEP);
-        if !asleep && !falls_asleep {
-            self.start();
-        }
-    }
-
-    /// Ends the library where that lets a GPU sleep that nobody uses.
-    fn let_go(&mut self, readings: &[(SeriesId, f64)]) {
-        let State::Open(answers) = &self.state else {
-            return;
-        };
-        let at_work =
-            |(series, load): &(SeriesId, f64)| series.metric == Metric::GpuLoad && *load > 0.0;
-        let now = self.clock.elapsed();
-        if !self.may_sleep || readings.iter().any(at_work) {
-            self.busy = now;
-        } else if now >= self.busy + IDLE {
-            self.busy = now;
-            let used = |gpu| !answers.users(gpu).is_empty();
-            if !(0..answers.gpus().len()).any(used) {
-                self.state = State::Closed(Some(now));
-            }
+        let is_quiet = |any, gpu: &mut Gpu| gpu.is_quiet() || any;
+        let quiet = self.kernel.iter_mut().fold(false, is_quiet);
+        match self.state {
+            State::Open(_) if quiet => self.state = State::Closed,
+            State::Closed if !quiet => self.start(),
+            _ => {}
         }
     }
 
@@ -203,16 +163,30 @@ impl TelemetrySource for NvmlSource {
     fn sample(&mut self) -> Vec<(SeriesId, f64)> {
         self.look();
         let found = self.each(Card::sample).concat();
-        self.let_go(&found);
+        if matches!(self.state, State::Open(_)) {
+            for gpu in &mut self.kernel {
+                let load = |(series, _): &&(SeriesId, f64)| {
+                    series.metric == Metric::GpuLoad && series.source == gpu.address()
+                };
+                let load = found.iter().find(load).map(|(_, load)| *load);
+                gpu.was_read(load);
+            }
+        }
         found
     }
 
     fn at_boundary(&mut self) -> Vec<(SeriesId, f64)> {
         // Something runs, or is about to: nothing is woken for the sensors' sake.
-        if matches!(self.state, State::Closed(_)) {
+        if matches!(self.state, State::Closed) {
             self.start();
         }
         self.each(Card::energy).into_iter().flatten().collect()
+    }
+
+    fn measuring(&mut self, measuring: bool) {
+        for gpu in &mut self.kernel {
+            gpu.measuring(measuring);
+        }
     }
 
     fn critical(&self) -> Vec<(SeriesId, f64)> {
@@ -258,12 +232,19 @@ impl TelemetrySource for NvmlSource {
     }
 
     fn absent(&self) -> Vec<AbsentSensor> {
-        let reason = match &self.state {
-            State::Closed(_) => Some(ASLEEP.to_owned()),
+        let missing = match &self.state {
             State::Missing(missing) => Some(missing.to_string()),
-            State::Open(_) => None,
+            State::Closed | State::Open(_) => None,
         };
-        let absent = |card: &Card| card.absent(reason.as_deref());
-        self.cards.iter().flat_map(absent).collect()
+        let mut found = Vec::new();
+        for card in &self.cards {
+            let gpu = self
+                .kernel
+                .iter()
+                .find(|gpu| gpu.address() == card.address());
+            let quiet = gpu.and_then(Gpu::quiet);
+            found.extend(card.absent(missing.as_deref().or(quiet)));
+        }
+        found
     }
 }
