@@ -50,6 +50,7 @@ fn settings_come_back_as_they_were_saved() {
         time_limit_secs: Some(1_800),
         telemetry_interval_ms: 500,
         store_telemetry: false,
+        telemetry_days: 90,
         model_folders: vec![PathBuf::from("/models/it's 100% – 模型")],
         runtime: Some("b11149-vulkan".to_owned()),
         window_size: [1_600, 900],

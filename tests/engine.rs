@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flux::domain::telemetry::Reading;
+use flux::domain::settings::AppSettings;
+use flux::domain::telemetry::{HOST, Metric, Reading, SeriesId};
 use flux::domain::types::{FailureClass, Stage, Timestamp, Verdict};
 use flux::engine::message::{AbRequest, Command, EventKind, Outcome};
+use flux::engine::telemetry::forget_old;
 use flux::ports::{CancelMode, SessionState, Store as _};
 use serde_json::{Value, json};
 
@@ -393,6 +395,41 @@ fn what_is_read_while_a_session_is_measured_is_stored_with_it() {
     drop(engine);
     assert!(second.iter().count() < 100);
     assert_eq!(stored(2), []);
+}
+
+#[test]
+fn old_readings_are_forgotten_as_the_owner_wants() {
+    const DAY_MS: i64 = 86_400_000;
+    let desk = Desk::new(|_| Answer::Valid);
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    done(finished(&events, job));
+    engine.stop_watching();
+    let now = desk.ports.clock.now().0;
+    let reading = |days: i64| Reading {
+        series: SeriesId {
+            source: HOST.to_owned(),
+            metric: Metric::CpuLoad,
+        },
+        at: Timestamp(now - days * DAY_MS),
+        value: 7.0,
+    };
+    let readings = [reading(400), reading(31), reading(29)];
+    desk.store.append_telemetry(1, &readings).unwrap();
+    let oldest = |days: u32| {
+        let settings = AppSettings {
+            telemetry_days: days,
+            ..AppSettings::default()
+        };
+        desk.ports.settings.save(&settings).unwrap();
+        forget_old(&desk.ports).unwrap();
+        let (first, _) = desk.store.telemetry_span(1).unwrap().unwrap();
+        (now - first.0) / DAY_MS
+    };
+    assert_eq!(oldest(0), 400, "0 is for ever");
+    assert_eq!(oldest(365), 31);
+    assert_eq!(oldest(30), 29);
+    assert!(!desk.store.runs(1).unwrap().is_empty());
 }
 
 #[test]

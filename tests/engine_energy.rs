@@ -167,3 +167,49 @@ fn another_goal_needs_no_sensor() {
         Outcome::Done { .. }
     ));
 }
+
+/// Something else keeps the processor busy throughout.
+struct Busy;
+
+impl TelemetrySource for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        vec![(package(Metric::CpuLoad), 60.0)]
+    }
+}
+
+impl Telemetry for Busy {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Self)]
+    }
+}
+
+#[test]
+fn a_doubt_of_many_runs_is_told_once_and_kept_with_each() {
+    let mut desk = Desk::running(SCRIPT);
+    desk.ports.telemetry = Arc::new(Busy);
+    let Outcome::Done { result } = tune(&desk, Goal::Generation) else {
+        panic!("it failed")
+    };
+    let document: TuneDocument = serde_json::from_value(result).unwrap();
+    let session = document.session.unwrap();
+    let notices = desk.store.notices(session).unwrap();
+    let told: Vec<_> = notices
+        .iter()
+        .filter(|n| n.code == "doubtful-run")
+        .collect();
+    assert_eq!(told.len(), 1, "{notices:?}");
+    assert!(
+        told[0]
+            .text
+            .ends_with(": something else kept the processor 60 % busy before it began"),
+        "{}",
+        told[0].text
+    );
+    let runs = desk.store.runs(session).unwrap();
+    let doubted = runs.iter().filter_map(|r| r.run.telemetry.as_ref());
+    assert!(doubted.filter(|t| t.doubts.len() == 1).count() > 4);
+}

@@ -19,9 +19,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use app::Stage;
+use eframe::egui::accesskit::Toggled;
 use eframe::egui::{Key, Modifiers, Theme, vec2};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use flux::domain::settings::AppSettings;
-use flux::domain::telemetry::{HOST, Metric, Reading, SeriesId};
+use flux::domain::telemetry::{AbsentSensor, HOST, Metric, Reading, SeriesId};
 use flux::domain::types::{
     PlannedRun, RawOutput, Run, RunOutcome, Settings, Side, Stage as RunStage, Timestamp,
 };
@@ -50,11 +52,15 @@ impl Clock for HandClock {
 }
 
 /// Ticks one by one; the clock goes on by 100 ms with each, and stands when they are over.
-struct Script(Arc<HandClock>, Vec<Vec<(SeriesId, f64)>>);
+struct Script(Arc<HandClock>, Vec<Vec<(SeriesId, f64)>>, Vec<AbsentSensor>);
 
 impl Telemetry for Script {
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
-        vec![Box::new(Self(self.0.clone(), self.1.clone()))]
+        vec![Box::new(Self(
+            self.0.clone(),
+            self.1.clone(),
+            self.2.clone(),
+        ))]
     }
 }
 
@@ -70,6 +76,10 @@ impl TelemetrySource for Script {
         self.0.0.fetch_add(100, Ordering::SeqCst);
         self.1.remove(0)
     }
+
+    fn absent(&self) -> Vec<AbsentSensor> {
+        self.2.clone()
+    }
 }
 
 fn series(source: &str, metric: Metric) -> SeriesId {
@@ -81,10 +91,15 @@ fn series(source: &str, metric: Metric) -> SeriesId {
 
 /// Ports whose sensors follow a script, every 100 ms.
 fn scripted(desk: &Desk, script: Vec<Vec<(SeriesId, f64)>>) -> Ports {
-    scripted_from(BEGIN, desk, script)
+    scripted_from(BEGIN, desk, script, Vec::new())
 }
 
-fn scripted_from(begin: i64, desk: &Desk, script: Vec<Vec<(SeriesId, f64)>>) -> Ports {
+fn scripted_from(
+    begin: i64,
+    desk: &Desk,
+    script: Vec<Vec<(SeriesId, f64)>>,
+    absent: Vec<AbsentSensor>,
+) -> Ports {
     let clock = Arc::new(HandClock(AtomicI64::new(begin), Instant::now()));
     let settings = AppSettings {
         telemetry_interval_ms: 100,
@@ -93,7 +108,7 @@ fn scripted_from(begin: i64, desk: &Desk, script: Vec<Vec<(SeriesId, f64)>>) -> 
     desk.ports.settings.save(&settings).unwrap();
     Ports {
         clock: clock.clone(),
-        telemetry: Arc::new(Script(clock, script)),
+        telemetry: Arc::new(Script(clock, script, absent)),
         ..desk.ports.clone()
     }
 }
@@ -170,6 +185,82 @@ fn a_machine_without_gpu_sensors_says_so_in_one_line() {
     sense_until(&mut stage, "7 %");
     stage.must_show("No readings here · AMD Radeon RX 580 2048SP: no sensor that Flux can read");
     assert!(!stage.shows("Power"));
+}
+
+#[test]
+fn several_gpus_stand_apart_and_absent_sensors_say_why() {
+    const SECOND: &str = "0000:00:02.0";
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to("hybrid-laptop");
+    let tick = vec![
+        (series(CARD, Metric::Power), 87.0),
+        (series(CARD, Metric::CoreClock), 1284.0),
+        (series(CARD, Metric::MemoryClock), 1750.0),
+        (series(CARD, Metric::Throttled), 0.0),
+        (series(CARD, Metric::Temperature), 63.0),
+        (series(CARD, Metric::HotSpot), 71.0),
+        (series(CARD, Metric::FanSpeed), 1420.0),
+        (series(SECOND, Metric::GpuLoad), 3.0),
+        (series(HOST, Metric::CpuLoad), 18.0),
+        (series(HOST, Metric::CpuPower), 41.0),
+    ];
+    let absent = vec![AbsentSensor {
+        series: series(SECOND, Metric::Power),
+        reason: "no permission".to_owned(),
+    }];
+    let mut stage = Stage::new(scripted_from(BEGIN, &desk, vec![tick], absent));
+    stage.click("Dashboard");
+    sense_until(&mut stage, "87 W");
+    for words in [
+        "NVIDIA GeForce RTX 4080 Laptop GPU",
+        "Intel(R) UHD Graphics",
+        "Processor and memory",
+        "GPU board",
+        "memory 1750 MHz · no throttling",
+        "hot spot 71 °C · fan 1420 rpm",
+        "package 41 W",
+        "No readings here · Intel(R) UHD Graphics: no power: no permission",
+    ] {
+        stage.must_show(words);
+    }
+}
+
+#[test]
+fn energy_is_a_goal_only_where_something_tells_power() {
+    let desk = card_desk();
+    let load = vec![vec![(series(HOST, Metric::CpuLoad), 7.0)]];
+    let reason = "no permission";
+    let card = AbsentSensor {
+        series: series(CARD, Metric::Power),
+        reason: reason.to_owned(),
+    };
+    let package = AbsentSensor {
+        series: series(HOST, Metric::CpuPower),
+        reason: reason.to_owned(),
+    };
+    let powered = vec![
+        (series(CARD, Metric::Power), 30.0),
+        (series(HOST, Metric::CpuPower), 9.0),
+        (series(HOST, Metric::CpuLoad), 7.0),
+    ];
+    for (script, absent, is_open) in [
+        (load, vec![card, package], false),
+        (vec![powered], Vec::new(), true),
+    ] {
+        let mut stage = Stage::new(scripted_from(BEGIN, &desk, script, absent));
+        stage.click("Dashboard");
+        sense_until(&mut stage, "7 %");
+        stage.click("Tune");
+        stage.dialogs.answer(&desk.bed.model);
+        stage.click("Choose a file…");
+        stage.click("Next");
+        assert_eq!(stage.shows(" needs the power of the "), !is_open);
+        assert_eq!(stage.shows(": no permission"), !is_open);
+        stage.click("Energy");
+        let energy = stage.harness.get_by_label("Energy");
+        let chosen = energy.accesskit_node().toggled() == Some(Toggled::True);
+        assert_eq!(chosen, is_open);
+    }
 }
 
 fn planned(stage: RunStage, side: Option<Side>, settings: Settings) -> PlannedRun {
@@ -303,6 +394,7 @@ fn load_at(at: i64) -> Tick {
             value: 40.0,
         }],
         cost: Duration::from_micros(40),
+        absent: Arc::default(),
     }
 }
 
@@ -311,7 +403,7 @@ fn the_running_job_and_its_runs_are_on_the_page() {
     let gate = Gate::new(5);
     let mut desk = Desk::new(gate.script());
     desk.moves_to("rx580-2048sp");
-    let mut stage = Stage::new(scripted_from(BEGIN + 29_900, &desk, Vec::new()));
+    let mut stage = Stage::new(scripted_from(BEGIN + 29_900, &desk, Vec::new(), Vec::new()));
     stage.click("Tune");
     stage.dialogs.answer(&desk.bed.model);
     stage.click("Choose a file…");

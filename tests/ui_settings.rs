@@ -210,12 +210,17 @@ fn every_change_is_written_once() {
     // Out of its bounds it is brought into them.
     set_number(&mut stage, "Sensors are read every", "5");
     assert_eq!(stored(&desk).telemetry_interval_ms, 100);
+    set_number(&mut stage, "Readings are kept for", "0");
+    assert_eq!(stored(&desk).telemetry_days, 0);
 }
 
 #[test]
 fn licences_are_there_to_read_and_tab_reaches_every_control() {
     let desk = desk();
     let mut stage = settings_page(&desk);
+    // Below the fold.
+    stage.harness.get_by_label("Inter · OFL 1.1").scroll_to_me();
+    stage.settle();
     stage.click("Inter · OFL 1.1");
     stage.must_show("SIL Open Font License, Version 1.1");
     stage.click("Close the licence");

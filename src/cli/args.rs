@@ -74,6 +74,8 @@ pub enum Action {
     Compare(Compare),
     /// Start llama-server with the stored profile
     Run(Run),
+    /// Power, clocks, temperatures, load and memory, live
+    Monitor(Monitor),
     /// Sessions, newest first
     History(History),
     /// One session: every sample, verdict and notice
@@ -310,6 +312,26 @@ pub struct Run {
     /// Arguments for llama-server
     #[arg(last = true, value_name = "LLAMA-SERVER ARGS")]
     pub server_args: Vec<String>,
+}
+
+/// `flux monitor`.
+#[derive(Debug, Args)]
+pub struct Monitor {
+    /// Write every reading into FILE, - for stdout
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Replace a file that exists
+    #[arg(long, requires = "csv")]
+    pub force: bool,
+    /// Milliseconds between readings
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(100..=10_000))]
+    pub interval: u64,
+    /// End after so many readings of all sensors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub samples: Option<u64>,
+    /// End after so long: 30, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = duration_secs)]
+    pub seconds: Option<f64>,
 }
 
 /// `flux history`.

@@ -1,4 +1,5 @@
-//! What the owner chose in the desktop app, and the bounds of each choice. The command line does not read it.
+//! What the owner chose in the desktop app, and the bounds of each choice. The command line reads of it only how
+//! long readings are kept.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ const RESERVE: RangeInclusive<Bytes> = Bytes(0)..=Bytes::gib(64);
 const TIME_LIMIT_SECS: RangeInclusive<u32> = 60..=604_800;
 /// Milliseconds: faster than most sensors change, and slower than a run lasts.
 const TELEMETRY_MS: RangeInclusive<u32> = 100..=10_000;
+/// Days: from for ever, 0, to ten years, after which nobody asks what a fan did.
+const TELEMETRY_DAYS: RangeInclusive<u32> = 0..=3_650;
 /// Points: the smallest window that shows a page whole, and more than any screen has.
 const WIDTH: RangeInclusive<u32> = 800..=16_384;
 /// Likewise.
@@ -89,6 +92,9 @@ pub struct AppSettings {
     pub telemetry_interval_ms: u32,
     /// Readings taken while a session is measured are stored with it; on: they explain a sample that stands out.
     pub store_telemetry: bool,
+    /// Days for which stored readings are kept, 0 for ever; 30: longer than anyone wonders about a sample. What was made
+    /// of them for each run, its energy included, is evidence and is always kept.
+    pub telemetry_days: u32,
     /// Folders searched for models; none.
     pub model_folders: Vec<PathBuf>,
     /// Models used last, the newest first; at most ten.
@@ -116,6 +122,7 @@ impl Default for AppSettings {
             time_limit_secs: None,
             telemetry_interval_ms: 250,
             store_telemetry: true,
+            telemetry_days: 30,
             model_folders: Vec::new(),
             recent_models: Vec::new(),
             runtime: None,
@@ -167,6 +174,8 @@ impl AppSettings {
         }
         let interval = &mut self.telemetry_interval_ms;
         bound("telemetry_interval_ms", interval, &TELEMETRY_MS, &mut said);
+        let days = &mut self.telemetry_days;
+        bound("telemetry_days", days, &TELEMETRY_DAYS, &mut said);
         let [width, height] = &mut self.window_size;
         bound("window_size", width, &WIDTH, &mut said);
         bound("window_size", height, &HEIGHT, &mut said);

@@ -78,12 +78,13 @@ fn compare(
     );
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut driver, context)?;
-    match &outcome.failure {
-        Some(failure) => Err(JobError::new("arm-failed", outcome.reason.clone())
+    if let Some(failure) = &outcome.failure {
+        return Err(JobError::new("arm-failed", outcome.reason.clone())
             .hint(failure.class.advice())
-            .into()),
-        None => Ok(outcome),
+            .into());
     }
+    bench.tell_reason(outcome.verdict, context)?;
+    Ok(outcome)
 }
 
 fn document(

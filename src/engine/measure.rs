@@ -1,15 +1,15 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
-use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
+use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around, held_down, kind_of};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Failure, FailureClass, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
-    TestSpec,
+    TestSpec, Verdict,
 };
 use crate::ports::{Notice, NoticeLevel};
 
@@ -35,6 +35,8 @@ pub(super) struct Bench<'a> {
     pub run_secs: f64,
     /// The longest valid run of the session: what the next may be compared with.
     longest_secs: Option<f64>,
+    /// Kinds of doubts that were told.
+    doubted: BTreeSet<String>,
 }
 
 impl<'a> Bench<'a> {
@@ -53,6 +55,7 @@ impl<'a> Bench<'a> {
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
+            doubted: BTreeSet::new(),
         }
     }
 
@@ -65,6 +68,7 @@ impl<'a> Bench<'a> {
         self.run_ids = stored.iter().map(|s| s.id).collect();
         for stored in &stored {
             self.count(&stored.run);
+            self.new_doubts(&stored.run);
         }
         let notices = self.ports.store.notices(self.session)?;
         let mut judged = self.ports.store.verdicts(self.session)?.len();
@@ -298,7 +302,40 @@ impl<'a> Bench<'a> {
         self.run_ids.push(id);
         self.count(run);
         context.emit(self.stored(id, seq, planned, run));
-        Ok(())
+        let told = self.new_doubts(run).into_iter().map(|doubt| Notice {
+            level: NoticeLevel::Warning,
+            code: "doubtful-run".to_owned(),
+            text: format!("run {}: {doubt}", seq + 1),
+        });
+        self.tell(&told.collect::<Vec<_>>(), context)
+    }
+
+    /// Doubts of kinds that no run before had.
+    fn new_doubts(&mut self, run: &Run) -> Vec<String> {
+        let doubts = run.telemetry.iter().flat_map(|t| &t.doubts);
+        doubts
+            .filter(|doubt| self.doubted.insert(kind_of(doubt)))
+            .cloned()
+            .collect()
+    }
+
+    /// Offers the reason that the sensors know for runs too unlike each other to decide.
+    pub fn tell_reason(
+        &self,
+        verdict: Option<Verdict>,
+        context: &mut JobContext,
+    ) -> Result<(), Ended> {
+        if verdict != Some(Verdict::Inconclusive) {
+            return Ok(());
+        }
+        let runs = self.ports.store.run_heads(self.session)?;
+        let told = held_down(runs.iter().filter_map(|run| run.telemetry.as_deref()));
+        let notice = told.map(|text| Notice {
+            level: NoticeLevel::Warning,
+            code: "held-down".to_owned(),
+            text,
+        });
+        self.tell(notice.as_slice(), context)
     }
 
     fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
-use crate::domain::telemetry::{Reading, SeriesId};
+use crate::domain::telemetry::{AbsentSensor, Reading, SeriesId};
 use crate::domain::types::Timestamp;
 use crate::ports::{Clock, PortResult, TelemetrySource};
 
@@ -35,6 +35,22 @@ pub struct Tick {
     pub readings: Vec<Reading>,
     /// What reading them cost.
     pub cost: Duration,
+    /// Sensors that cannot be used, as far as is known by now.
+    pub absent: Arc<[AbsentSensor]>,
+}
+
+/// Deletes stored readings that are older than the owner wants them kept.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn forget_old(ports: &Ports) -> PortResult<()> {
+    const DAY_MS: i64 = 86_400_000;
+    let days = ports.settings.load().0.telemetry_days;
+    if days == 0 {
+        return Ok(());
+    }
+    let oldest = ports.clock.now().0 - i64::from(days) * DAY_MS;
+    ports.store.forget_telemetry(Timestamp(oldest))
 }
 
 /// The thread. Dropping it ends and joins it: at once, or when the sensors being read have answered.
@@ -68,6 +84,7 @@ impl Sampler {
                 ticks,
                 keeper,
                 watch: shared,
+                absent: Arc::default(),
             };
             work.run(&stopped);
         };
@@ -134,6 +151,7 @@ struct Work {
     ticks: Sender<Tick>,
     keeper: Option<Keeper>,
     watch: Watch,
+    absent: Arc<[AbsentSensor]>,
 }
 
 impl Work {
@@ -154,13 +172,27 @@ impl Work {
 
     fn tick(&mut self) {
         let begun = self.clock.elapsed();
-        let readings = self.read(|source| source.sample());
+        let is_measured = self.watch.session().is_some();
+        let readings = self.read(|source| {
+            source.measuring(is_measured);
+            source.sample()
+        });
         let now = self.clock.elapsed();
         self.schedule.made(now);
         let cost = now.saturating_sub(begun);
         let at = readings.first().map_or_else(|| self.clock.now(), |r| r.at);
+        let absent: Vec<_> = self.sources.iter().flat_map(|s| s.absent()).collect();
+        if *self.absent != absent {
+            self.absent = absent.into();
+        }
+        let tick = Tick {
+            at,
+            readings,
+            cost,
+            absent: Arc::clone(&self.absent),
+        };
         // A reader that is full loses this tick, and one that is gone needs none.
-        let _ = self.ticks.try_send(Tick { at, readings, cost });
+        let _ = self.ticks.try_send(tick);
     }
 
     /// Reads the counters that are too slow for every tick, and tells who waits for them.

@@ -215,6 +215,7 @@ fn search(
             .hint(failure.class.advice())
             .into());
     }
+    bench.tell_reason(outcome.verdict, context)?;
     let profile = if config.request.save && config.start_confirmed {
         save(place, config, session, &outcome, &bench.run_ids, ports)?
     } else {

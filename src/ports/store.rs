@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::bandwidth::BandwidthProfile;
-use crate::domain::telemetry::Reading;
+use crate::domain::telemetry::{Reading, Windowed};
 use crate::domain::types::{
     BufferUse, Fingerprint, Goal, Machine, ModelInfo, PlannedRun, Profile, RawOutput, Run,
     RunOutcome, RunTelemetry, Runtime, Settings, Timestamp, Verdict,
@@ -258,6 +258,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn append_telemetry(&self, session: i64, readings: &[Reading]) -> PortResult<()>;
+    /// Deletes readings of sensors from before a moment: they are many and explain, they do not prove. What was made of
+    /// them for each run stays with the run.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn forget_telemetry(&self, before: Timestamp) -> PortResult<()>;
 
     /// Appends what the memories of a machine were measured to deliver.
     ///
@@ -332,6 +338,18 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn telemetry_span(&self, session: i64) -> PortResult<Option<(Timestamp, Timestamp)>>;
+    /// Every series of a session from `from` to `to`, both included, in `columns` + 1 columns of equal width or fewer; the
+    /// lowest, the mean and the highest are exact. Fast however long the time is.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn telemetry_window(
+        &self,
+        session: i64,
+        from: Timestamp,
+        to: Timestamp,
+        columns: usize,
+    ) -> PortResult<Vec<Windowed>>;
     /// A session's notices in order.
     ///
     /// # Errors

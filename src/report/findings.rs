@@ -6,9 +6,9 @@ use crate::domain::search::{Refusal, Rejection, SearchSpace};
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
     capitalised, change, change_with_interval, clean, count, decimals_for, rate, refusal_words,
-    setting_title, settings_words, signed, span,
+    sensor_lines, setting_title, settings_words, signed, span,
 };
-use crate::domain::types::{RawOutput, RunOutcome, Settings, Verdict};
+use crate::domain::types::{RawOutput, Run, RunOutcome, Settings, Verdict};
 use crate::engine::report::{CandidateDocument, TuneDocument};
 use crate::ports::StoredRun;
 
@@ -289,8 +289,15 @@ pub fn not_tried(refused: &[Refusal]) -> NotTried {
     }
 }
 
-/// A run's outcome: its mean and every repetition, test by test; or why there are none, and what to do.
-pub fn outcome_lines(outcome: &RunOutcome) -> Vec<String> {
+/// A run's outcome, its mean and every repetition, test by test, or why there are none and what to do; then what the
+/// sensors said.
+pub fn run_lines(run: &Run) -> Vec<String> {
+    let mut lines = outcome_lines(&run.outcome);
+    lines.extend(sensor_lines(run));
+    lines
+}
+
+fn outcome_lines(outcome: &RunOutcome) -> Vec<String> {
     match outcome {
         RunOutcome::Valid { tests } => tests
             .iter()

@@ -261,7 +261,7 @@ pub(super) fn runs(evidence: &Evidence) -> String {
 fn run(run: &StoredRun) -> String {
     let side = run.planned.side;
     let side = side.map_or_else(String::new, |side| format!(", arm {side:?}"));
-    let lines = findings::outcome_lines(&run.run.outcome);
+    let lines = findings::run_lines(&run.run);
     let lines: Vec<String> = lines.iter().map(|line| text(line)).collect();
     let result = format!("<div>{}</div>", lines.join("</div><div>"));
     format!(

@@ -5,9 +5,11 @@ mod error;
 mod history;
 mod lock;
 mod open;
+mod packed;
 mod placements;
 mod read;
 mod rows;
+mod telemetry;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use rusqlite::{Connection, Transaction};
 
 use crate::domain::placement::bandwidth::BandwidthProfile;
-use crate::domain::telemetry::Reading;
+use crate::domain::telemetry::{Reading, Windowed};
 use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
@@ -176,7 +178,11 @@ impl Store for SqliteStore {
 
     fn append_telemetry(&self, session: i64, readings: &[Reading]) -> PortResult<()> {
         let readings = readings.to_vec();
-        self.write(move |tx| write::telemetry(tx, session, &readings))
+        self.write(move |tx| telemetry::append(tx, session, &readings))
+    }
+
+    fn forget_telemetry(&self, before: Timestamp) -> PortResult<()> {
+        self.write(move |tx| telemetry::forget(tx, before))
     }
 
     fn append_bandwidth(&self, of: &Fingerprint, profile: &BandwidthProfile) -> PortResult<i64> {
@@ -224,11 +230,21 @@ impl Store for SqliteStore {
     }
 
     fn telemetry(&self, session: i64, from: Timestamp, to: Timestamp) -> PortResult<Vec<Reading>> {
-        self.read(|c| read::telemetry(c, session, from, to))
+        self.read(|c| telemetry::readings(c, session, from, to))
     }
 
     fn telemetry_span(&self, session: i64) -> PortResult<Option<(Timestamp, Timestamp)>> {
-        self.read(|c| read::telemetry_span(c, session))
+        self.read(|c| telemetry::span(c, session))
+    }
+
+    fn telemetry_window(
+        &self,
+        session: i64,
+        from: Timestamp,
+        to: Timestamp,
+        columns: usize,
+    ) -> PortResult<Vec<Windowed>> {
+        self.read(|c| telemetry::window(c, session, from, to, columns))
     }
 
     fn notices(&self, session: i64) -> PortResult<Vec<Notice>> {

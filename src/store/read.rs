@@ -2,7 +2,6 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
-use crate::domain::telemetry::{Reading, SeriesId};
 use crate::domain::types::{
     Fingerprint, Profile, RawOutput, Run, RunOutcome, RunTelemetry, Settings, TestEnergy,
     TestSamples, TestSpec, Timestamp,
@@ -229,45 +228,6 @@ fn samples(connection: &Connection, run: i64, position: i64) -> Result<Vec<u64>>
     let sql = "SELECT ns FROM samples WHERE run = ?1 AND position = ?2 ORDER BY repetition";
     all(connection, sql, [run, position], |row| {
         Columns::of(row).count()
-    })
-}
-
-/// A session's readings in a time, in order.
-pub(super) fn telemetry(
-    connection: &Connection,
-    session: i64,
-    from: Timestamp,
-    to: Timestamp,
-) -> Result<Vec<Reading>> {
-    let sql = "SELECT at, source, key, value FROM telemetry
-               WHERE session = ?1 AND at BETWEEN ?2 AND ?3 ORDER BY at, id";
-    let found = all(connection, sql, [session, from.0, to.0], |row| {
-        let mut c = Columns::of(row);
-        let (at, source) = (Timestamp(c.get()?), c.get()?);
-        // A key nobody here knows is a later Flux's.
-        let metric = c.word().ok();
-        let value = c.get()?;
-        Ok(metric.map(|metric| Reading {
-            series: SeriesId { source, metric },
-            at,
-            value,
-        }))
-    })?;
-    Ok(found.into_iter().flatten().collect())
-}
-
-/// When a session's readings begin and end.
-pub(super) fn telemetry_span(
-    connection: &Connection,
-    session: i64,
-) -> Result<Option<(Timestamp, Timestamp)>> {
-    let sql = "SELECT min(at), max(at) FROM telemetry WHERE session = ?1";
-    connection.query_row(sql, [session], |row| {
-        let ends: (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
-        Ok(ends
-            .0
-            .zip(ends.1)
-            .map(|(a, b)| (Timestamp(a), Timestamp(b))))
     })
 }
 

@@ -32,7 +32,8 @@ pub(super) fn whole(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(unstorable)
 }
 
-fn unstorable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+/// A value that the database and Flux do not both understand.
+pub(super) fn unstorable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::ToSqlConversionFailure(error.into())
 }
 

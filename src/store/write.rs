@@ -6,7 +6,6 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Sender, bounded};
 use rusqlite::{Connection, Error, OptionalExtension, Result, Transaction, params};
 
-use crate::domain::telemetry::Reading;
 use crate::domain::types::{
     Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestEnergy, TestSamples, Timestamp, Verdict,
 };
@@ -249,24 +248,6 @@ fn samples(tx: &Transaction, run: i64, position: i64, of: &TestSamples) -> Resul
     Ok(())
 }
 
-/// Appends readings.
-pub(super) fn telemetry(tx: &Transaction, session: i64, readings: &[Reading]) -> Result<()> {
-    let mut insert = tx.prepare_cached(
-        "INSERT INTO telemetry (session, at, source, key, value) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
-    for reading in readings {
-        let series = &reading.series;
-        insert.execute(params![
-            session,
-            reading.at.0,
-            series.source,
-            word(&series.metric)?,
-            reading.value,
-        ])?;
-    }
-    Ok(())
-}
-
 /// Appends a notice.
 pub(super) fn notice(tx: &Transaction, session: i64, notice: &Notice) -> Result<()> {
     tx.execute(
@@ -327,6 +308,7 @@ pub(super) fn profile(tx: &Transaction, new: &NewProfile) -> Result<i64> {
 
 /// Ends a session, once more where it was resumed.
 pub(super) fn end(tx: &Transaction, session: i64, end: &SessionEnd) -> Result<()> {
+    super::telemetry::pack(tx, session, None)?;
     tx.execute(
         "INSERT INTO session_ends (session, ended_at, state, verdict, result) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![

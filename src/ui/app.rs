@@ -7,11 +7,12 @@ use eframe::egui::{self, Context, Ui, Vec2, ViewportCommand};
 
 use crate::engine::Ports;
 use crate::engine::message::{Command, EventKind, JobError, Occupies};
+use crate::engine::telemetry::forget_old;
 use crate::ports::{CancelMode, Notice, NoticeLevel};
 
 use super::command::{self, UiCommand};
 use super::files::Files;
-use super::link::{Link, Message};
+use super::link::{Link, Message, Worker};
 use super::state::{AppState, Dialog, JobView, Page};
 use super::{dialogs, pages, shell, theme};
 
@@ -112,6 +113,8 @@ impl App {
         };
         app.follow_settings(ctx);
         app.link.wake(ctx);
+        // A folder that cannot be written has been told of already.
+        app.link.ask(Worker::Store, forget_old, |_, _, _| {});
         Ok(app)
     }
 

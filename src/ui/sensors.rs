@@ -141,6 +141,7 @@ mod tests {
             at: Timestamp(at),
             readings: Vec::new(),
             cost: Duration::ZERO,
+            absent: Arc::default(),
         }
     }
 

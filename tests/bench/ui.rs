@@ -249,6 +249,7 @@ fn tick(now: i64, number: i64) -> Tick {
         at,
         readings: METRICS.map(reading).into(),
         cost: Duration::ZERO,
+        absent: Arc::default(),
     }
 }
 

@@ -5,12 +5,14 @@ mod damage;
 mod history;
 mod placements;
 mod processes;
+#[path = "../support/readings.rs"]
+mod readings;
 mod sample;
+mod telemetry;
 
 use std::fs;
 use std::path::Path;
 
-use flux::domain::telemetry::{Metric, Reading, SeriesId};
 use flux::domain::types::*;
 use flux::ports::*;
 use flux::store::{Access, SqliteStore};
@@ -158,46 +160,6 @@ fn an_entry_that_does_not_fit_is_refused_whole() {
 }
 
 #[test]
-fn readings_come_back_by_time_and_unknown_ones_not_at_all() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = measuring(dir.path());
-    let session = store.begin_session(&new_session()).unwrap();
-    let reading = |at, metric, value| Reading {
-        series: SeriesId {
-            source: "0000:01:00.0".to_owned(),
-            metric,
-        },
-        at: Timestamp(at),
-        value,
-    };
-    let (late, early) = (
-        reading(30, Metric::Power, 0.1 + 0.2),
-        reading(10, Metric::VramUsed, 8_321_499_136.0),
-    );
-    let batch = [late.clone(), early.clone()];
-    store.append_telemetry(session, &batch).unwrap();
-    let shell = Connection::open(dir.path().join("flux.db")).unwrap();
-    shell
-        .execute_batch("INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 20, 'x', 'aura_lx', 1.0)")
-        .unwrap();
-    let read = |from, to| {
-        store
-            .telemetry(session, Timestamp(from), Timestamp(to))
-            .unwrap()
-    };
-    assert_eq!(read(i64::MIN, i64::MAX), [early.clone(), late.clone()]);
-    assert_eq!(read(10, 29), [early]);
-    assert_eq!(read(30, 30), [late]);
-    // Half a batch is none.
-    let bad = [
-        reading(1, Metric::Power, 1.0),
-        reading(2, Metric::Power, f64::NAN),
-    ];
-    assert!(store.append_telemetry(session, &bad).is_err());
-    assert_eq!(read(0, 5), []);
-}
-
-#[test]
 fn a_stranger_reads_rates_with_plain_sql() {
     let dir = tempfile::tempdir().unwrap();
     let store = measuring(dir.path());
@@ -239,13 +201,16 @@ fn evidence_is_never_changed() {
         .execute_batch(
             "INSERT INTO session_marks (session, at, deleted) VALUES (1, 0, 0);
              INSERT INTO telemetry (session, at, source, key, value) VALUES (1, 0, 'amdgpu', 'power_w', 87.0);
+             INSERT INTO telemetry_series (source, key) VALUES ('amdgpu', 'power_w');
+             INSERT INTO telemetry_blocks SELECT 1, 1, id, 0, 0, 1, 87.0, 87.0, 87.0, 87.0, x'' FROM telemetry_series;
+             INSERT INTO telemetry_data (block, packed) VALUES (1, x'');
              INSERT INTO placements (at, fingerprint, model_digest, document) SELECT 0, hash, 'm', '{}' FROM fingerprints;
              INSERT INTO bandwidths (fingerprint, measured_at, document) SELECT hash, 0, '{}' FROM fingerprints;
              INSERT INTO fits (fingerprint, created_at, document) SELECT hash, 0, '{}' FROM fingerprints;",
         )
         .unwrap();
     let mut tables = tables(&shell);
-    assert_eq!(tables.len(), 22);
+    assert_eq!(tables.len(), 25);
     // Counted from the others: no evidence.
     tables.retain(|table| table != "session_totals");
     for table in tables {
@@ -360,7 +325,7 @@ fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
     assert_filled(&store, &ids);
     // Two valid runs of three and one repetitions.
     assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
-    assert_eq!((version(), rows(&path)), (4, before));
+    assert_eq!((version(), rows(&path)), (5, before));
     store.set_deleted(1, true, Timestamp(1)).unwrap();
     assert_eq!(store.profiles().unwrap(), []);
     store.set_deleted(1, false, Timestamp(2)).unwrap();

@@ -19,7 +19,7 @@ use crate::sample::*;
 const CHILD: &str = "FLUX_STORE_TEST_DIR";
 
 /// A child of this test binary that runs `test` alone, told `dir`.
-fn child(exe: &Path, test: &str, dir: &Path) -> Command {
+pub fn child(exe: &Path, test: &str, dir: &Path) -> Command {
     let mut command = Command::new(exe);
     command
         .args([test, "--exact", "--nocapture"])
@@ -27,7 +27,7 @@ fn child(exe: &Path, test: &str, dir: &Path) -> Command {
     command
 }
 
-fn child_dir() -> Option<PathBuf> {
+pub fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }
 

@@ -28,6 +28,19 @@ pub fn v2(path: &Path) {
     shell.pragma_update(None, "user_version", 2).unwrap();
 }
 
+/// Makes a database of format 4 at `path`, likewise.
+pub fn v4(path: &Path) {
+    v2(path);
+    let shell = rusqlite::Connection::open(path).unwrap();
+    for step in [
+        include_str!("../../src/store/schema_3.sql"),
+        include_str!("../../src/store/schema_4.sql"),
+    ] {
+        shell.execute_batch(step).unwrap();
+    }
+    shell.pragma_update(None, "user_version", 4).unwrap();
+}
+
 pub fn measuring(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, Access::Measure).unwrap()
 }

@@ -6,6 +6,7 @@ mod desktop;
 mod doctor;
 mod history;
 mod models;
+mod monitor;
 mod open;
 mod plan;
 mod quickstart;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
+        Action::Monitor(args) => monitor::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),

@@ -6,6 +6,7 @@ use crate::cli::args::MachineArg;
 use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::Output;
 use crate::engine::Ports;
+use crate::engine::telemetry::forget_old;
 use crate::ports::PortResult;
 use crate::wiring::{self, Access};
 
@@ -62,7 +63,9 @@ impl Place {
     /// # Errors
     /// There is no such machine; another Flux measures here; as `wiring::open`.
     pub fn measure(&self, machine: &MachineArg, output: &Output) -> CliResult<Ports> {
-        self.open(machine.machine.clone(), Access::Measure, output)
+        let ports = self.open(machine.machine.clone(), Access::Measure, output)?;
+        forget_old(&ports)?;
+        Ok(ports)
     }
 
     /// Opens for the app: at once, as for looking. A database that only a measuring command would set aside is set

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod explain;
 pub mod history;
 pub mod models;
+pub mod monitor;
 pub mod placement;
 pub mod plan;
 pub mod refusals;

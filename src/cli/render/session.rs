@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
-use crate::domain::text::{clean, clean_lines, metrics_of, moment, rate, settings_words, span};
+use crate::domain::text::{
+    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_words, span,
+};
 use crate::domain::types::{RunOutcome, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
@@ -93,6 +95,9 @@ fn run(run: &StoredRun) -> String {
             let _ = writeln!(text, "       {}", failure.class.advice());
         }
         RunOutcome::Cancelled => text.push_str("       cancelled\n"),
+    }
+    for line in sensor_lines(&run.run) {
+        let _ = writeln!(text, "       {line}");
     }
     text
 }

@@ -123,6 +123,33 @@ fn spreads(readings: &Readings, windows: &[Window]) -> Vec<(SeriesId, Spread)> {
     found
 }
 
+/// Share of the timed time in which the run's GPU held its clocks down, where that was more than a moment.
+fn throttled(telemetry: &RunTelemetry) -> Option<f64> {
+    let flag = SeriesId {
+        source: telemetry.device.clone()?,
+        metric: Metric::Throttled,
+    };
+    let share = telemetry.timed(&flag)?.mean;
+    (share > MUCH_THROTTLED).then_some(share)
+}
+
+/// What may be why runs of one arm differ: `the GPU held its clocks down in 5 of 24 runs: that may be why`. `None` where
+/// it did in none.
+pub fn held_down<'t>(runs: impl Iterator<Item = &'t RunTelemetry>) -> Option<String> {
+    let (mut held, mut all) = (0, 0);
+    for run in runs {
+        all += 1;
+        held += u32::from(throttled(run).is_some());
+    }
+    let words = format!("the GPU held its clocks down in {held} of {all} runs: that may be why");
+    (held > 0).then_some(words)
+}
+
+/// Doubts that differ in their numbers alone are of one kind, and told once.
+pub fn kind_of(doubt: &str) -> String {
+    doubt.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 fn doubts(telemetry: &RunTelemetry) -> Vec<String> {
     let of = |source: &str, metric| SeriesId {
         source: source.to_owned(),
@@ -130,8 +157,7 @@ fn doubts(telemetry: &RunTelemetry) -> Vec<String> {
     };
     let mut doubts = Vec::new();
     if let Some(device) = &telemetry.device {
-        let throttled = telemetry.timed(&of(device, Metric::Throttled));
-        if let Some(share) = throttled.map(|s| s.mean).filter(|s| *s > MUCH_THROTTLED) {
+        if let Some(share) = throttled(telemetry) {
             doubts.push(format!(
                 "the GPU held its clocks down for {:.0} % of the time",
                 100.0 * share
@@ -294,5 +320,16 @@ mod tests {
                 "something else kept the processor 60 % busy before it began",
             ]
         );
+        let cool = around(&Readings::new(), &course(Some(GPU)), &mut [samples()]);
+        assert_eq!(
+            held_down([&told, &cool, &told].into_iter()).as_deref(),
+            Some("the GPU held its clocks down in 2 of 3 runs: that may be why")
+        );
+        assert_eq!(held_down([&cool].into_iter()), None);
+        assert_eq!(
+            kind_of(&told.doubts[0]),
+            kind_of("the GPU held its clocks down for 9 % of the time")
+        );
+        assert_ne!(kind_of(&told.doubts[1]), kind_of(&told.doubts[2]));
     }
 }

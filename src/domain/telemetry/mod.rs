@@ -1,6 +1,7 @@
 //! Readings of sensors over time (design section 6). What a sensor does not tell is absent, never zero.
 
 pub mod around;
+pub mod columns;
 pub mod energy;
 mod rest;
 mod ring;
@@ -10,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
+pub use columns::{Column, Windowed};
 pub use rest::Rest;
-pub use ring::{Column, Ring, Rings, Summary};
+pub use ring::{Ring, Rings, Summary};
 pub use trust::{MOST_WATTS, Trust, says_nothing};
 
 /// The source of readings of the machine as a whole.

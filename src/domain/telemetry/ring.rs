@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::types::Timestamp;
 
-use super::{Reading, SeriesId};
-
-/// Ticks after which readings that did not come are a gap: one or two are lost to a busy machine.
-const GAP_TICKS: i64 = 4;
+use super::columns::{GAP_TICKS, Piece, columns, width_ms};
+use super::{Column, Reading, SeriesId};
 
 /// The readings of one series that came last, the oldest giving way to new ones.
 #[derive(Debug, Clone)]
@@ -15,19 +13,6 @@ pub struct Ring {
     points: VecDeque<(i64, f64)>,
     capacity: usize,
     gap_ms: i64,
-}
-
-/// What a chart draws in one column.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Column {
-    /// Middle of the column.
-    pub t: Timestamp,
-    /// Lowest value in it.
-    pub min: f64,
-    /// Highest value in it.
-    pub max: f64,
-    /// Readings went on from the column before: a line may be drawn from there. Without it there is a gap.
-    pub joined: bool,
 }
 
 /// A series over a time in numbers.
@@ -71,29 +56,13 @@ impl Ring {
     /// Lowest and highest values from `from` to `to`, both included, in at most `n` + 1 columns of equal width; columns
     /// without readings are left out. Columns lie on a fixed grid: they do not flicker as a window moves along.
     pub fn columns(&self, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
-        let span = to.0.saturating_sub(from.0).max(0).unsigned_abs();
-        // Rounded up: a little wider rather than one too many.
-        let width = span.div_ceil(n.max(1) as u64).max(1).cast_signed();
-        let mut columns: BTreeMap<i64, Column> = BTreeMap::new();
-        let mut before: Option<i64> = None;
-        for (at, value) in self.between(from, to) {
-            let start = at - at.rem_euclid(width);
-            let joined = before.is_some_and(|before| at.saturating_sub(before) <= self.gap_ms);
-            before = Some(at);
-            columns
-                .entry(start)
-                .and_modify(|column| {
-                    column.min = column.min.min(value);
-                    column.max = column.max.max(value);
-                })
-                .or_insert(Column {
-                    t: Timestamp(start + width / 2),
-                    min: value,
-                    max: value,
-                    joined,
-                });
-        }
-        columns.into_values().collect()
+        let piece = |(at, value)| Piece {
+            at,
+            min: value,
+            max: value,
+        };
+        let pieces = self.between(from, to).map(piece);
+        columns(pieces, width_ms(from, to, n), self.gap_ms)
     }
 
     /// The values from `from` to `to`, both included, in numbers; `None` where there are none.
@@ -141,14 +110,6 @@ impl Rings {
             by_series: BTreeMap::new(),
             capacity: (Self::HOUR_MS / interval_ms) as usize,
             interval_ms,
-        }
-    }
-
-    /// Rings that forget nothing: for a stored session.
-    pub fn whole(interval_ms: u32) -> Self {
-        Self {
-            capacity: usize::MAX,
-            ..Self::new(interval_ms)
         }
     }
 

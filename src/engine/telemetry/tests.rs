@@ -83,6 +83,7 @@ fn bench() -> Bench {
         ticks: sender,
         keeper: Some(Keeper::new(append, watch.clone())),
         watch: watch.clone(),
+        absent: Arc::default(),
     };
     Bench {
         clock,

@@ -1,8 +1,9 @@
 //! What the sensors say now: the last hour of readings, and when runs were measured in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::telemetry::Rings;
+use crate::domain::telemetry::{AbsentSensor, Rings};
 use crate::domain::text::{capitalised, clean, settings_words};
 use crate::domain::types::{PlannedRun, Side, Timestamp};
 use crate::engine::message::{Event, EventKind};
@@ -53,6 +54,7 @@ pub struct Live {
     interval_ms: u32,
     now: Option<Timestamp>,
     cost_ms: Option<f64>,
+    absent: Arc<[AbsentSensor]>,
     spans: Vec<Span>,
     /// The run that is measured now, with its number.
     running: Option<(u64, Span)>,
@@ -66,6 +68,7 @@ impl Default for Live {
             interval_ms,
             now: None,
             cost_ms: None,
+            absent: Arc::default(),
             spans: Vec::new(),
             running: None,
         }
@@ -89,6 +92,7 @@ impl Live {
         for tick in ticks {
             self.rings.extend(&tick.readings);
             self.now = Some(tick.at);
+            self.absent = Arc::clone(&tick.absent);
             let cost = Duration::as_secs_f64(&tick.cost) * 1000.0;
             let mean = self.cost_ms.get_or_insert(cost);
             *mean += NEWEST * (cost - *mean);
@@ -148,6 +152,11 @@ impl Live {
     /// What reading all sensors costs, milliseconds, about.
     pub const fn cost_ms(&self) -> Option<f64> {
         self.cost_ms
+    }
+
+    /// Sensors that cannot be used, with the reasons.
+    pub fn absent(&self) -> &[AbsentSensor] {
+        &self.absent
     }
 
     /// The runs of the last hour, the one that goes on included.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use eframe::egui::{Align, Layout, Ui};
 
-use crate::domain::telemetry::Rings;
+use crate::domain::telemetry::{HOST, Rings, SeriesId};
 use crate::domain::text::{capitalised, clean, span, three_digits};
 use crate::domain::types::{Side, Timestamp};
 use crate::engine::scan::Scan;
@@ -20,12 +20,12 @@ use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{
     Card, Loadable, caption, columns, failed, loading_note, muted, page_header, segmented, select,
-    status,
+    status, strong,
 };
 
 use live::Live;
 use replay::Recorded;
-use tile::{Tiles, View};
+use tile::{Readings, Tiles, View, owner};
 
 /// Minutes shown, as offered.
 const WINDOWS: &[(u32, &str)] = &[(1, "1 min"), (5, "5 min"), (15, "15 min"), (60, "1 h")];
@@ -117,7 +117,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Some(now) => tiles(ui, state, &of_now(&live, now, state.dashboard.minutes)),
         None => Card::bare().show(ui, |ui| loading_note(ui, "Reading the sensors")),
     }
-    missing(ui, state, live.rings());
+    missing(ui, state, &live);
     state.dashboard.live = live;
     running(ui, state);
 }
@@ -176,7 +176,7 @@ fn choices(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 
 fn of_now(live: &Live, now: Timestamp, minutes: u32) -> View<'_> {
     View {
-        rings: live.rings(),
+        readings: Readings::Live(live.rings()),
         spans: live.spans().collect(),
         from: Timestamp(now.0 - i64::from(minutes) * 60_000),
         to: now,
@@ -187,7 +187,7 @@ fn of_now(live: &Live, now: Timestamp, minutes: u32) -> View<'_> {
 
 fn of_session(recorded: &Recorded) -> View<'_> {
     View {
-        rings: &recorded.rings,
+        readings: Readings::Stored(&recorded.series),
         spans: recorded.spans.iter().collect(),
         from: recorded.from,
         to: recorded.to,
@@ -204,24 +204,52 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
     };
     let mut drawn = std::mem::take(&mut state.dashboard.tiles);
     let scan = state.scan.value();
-    // All tiles are as high as each other by themselves.
-    for (row, series) in tile::shown(view.rings).chunks(in_a_row).enumerate() {
-        let weights = vec![1.0; in_a_row];
-        columns(ui, &format!("tiles {row}"), &weights, |column, ui, _| {
-            if let Some(series) = series.get(column) {
-                drawn.show(ui, series, view, &state.settings, scan.map(AsRef::as_ref));
-            }
-        });
+    let scan = scan.map(AsRef::as_ref);
+    let shown = tile::shown(view.readings);
+    for owned in by_owner(&shown) {
+        let source = &owned[0].source;
+        if owned.len() < shown.len() {
+            strong(ui, owner(source, scan));
+        }
+        // All tiles are as high as each other by themselves.
+        for (row, series) in owned.chunks(in_a_row).enumerate() {
+            let weights = vec![1.0; in_a_row];
+            let id = format!("tiles {source} {row}");
+            columns(ui, &id, &weights, |column, ui, _| {
+                if let Some(series) = series.get(column) {
+                    drawn.show(ui, series, view, &state.settings, scan);
+                }
+            });
+        }
     }
     state.dashboard.tiles = drawn;
 }
 
+/// The series of each GPU and of the host in a row of their own, where there are several GPUs; else all together.
+fn by_owner<'s, 'a>(shown: &'s [&'a SeriesId]) -> Vec<&'s [&'a SeriesId]> {
+    let owned: Vec<_> = shown.chunk_by(|a, b| a.source == b.source).collect();
+    let gpus = owned.iter().filter(|owned| owned[0].source != HOST);
+    if gpus.count() > 1 {
+        owned
+    } else {
+        Some(shown)
+            .filter(|all| !all.is_empty())
+            .into_iter()
+            .collect()
+    }
+}
+
 /// Which readings this machine does not give, and why.
-fn missing(ui: &mut Ui, state: &AppState, rings: &Rings) {
+fn missing(ui: &mut Ui, state: &AppState, live: &Live) {
     let Some(scan) = state.scan.value() else {
         return;
     };
-    let silent = silent(scan, rings);
+    let mut silent = silent(scan, live.rings());
+    silent.extend(live.absent().iter().map(|absent| {
+        let owner = owner(&absent.series.source, Some(scan));
+        let what = absent.series.metric.title().to_lowercase();
+        format!("{owner}: no {what}: {}", clean(&absent.reason))
+    }));
     if !silent.is_empty() {
         caption(ui, format!("No readings here · {}", silent.join(" · ")));
     }

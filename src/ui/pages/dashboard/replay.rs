@@ -1,6 +1,6 @@
 //! What the sensors said while a stored session was measured.
 
-use crate::domain::telemetry::{Reading, Rings};
+use crate::domain::telemetry::Windowed;
 use crate::domain::text::{clean, moment, span};
 use crate::domain::types::Timestamp;
 use crate::engine::Ports;
@@ -11,10 +11,8 @@ use super::live::Span;
 
 /// Sessions offered: those of the last weeks.
 const OFFERED: u32 = 20;
-/// Milliseconds of readings held in the store's form at a time: of hours, that would be hundreds of megabytes.
-const PIECE_MS: i64 = 600_000;
-/// Milliseconds between readings where a session has too few to tell.
-const USUAL_MS: u32 = 250;
+/// Columns read of a session: as many as the widest tile draws.
+const COLUMNS: usize = 600;
 
 /// A session's readings.
 #[derive(Debug)]
@@ -23,8 +21,8 @@ pub struct Recorded {
     pub session: i64,
     /// Which session, in words.
     pub words: String,
-    /// Its readings.
-    pub rings: Rings,
+    /// Its readings, by series.
+    pub series: Vec<Windowed>,
     /// Its runs.
     pub spans: Vec<Span>,
     /// Its begin.
@@ -46,16 +44,6 @@ pub fn recorded(session: i64, ports: &Ports) -> Result<Recorded, JobError> {
     let spans: Vec<Span> = heads.iter().map(span_of).collect();
     let from = spans.iter().map(|s| s.from).fold(first, Timestamp::min);
     let to = spans.iter().map(|s| s.to).fold(last, Timestamp::max);
-    let mut rings = None;
-    let mut at = first;
-    while at <= last {
-        let end = Timestamp(at.0.saturating_add(PIECE_MS - 1));
-        let piece = store.telemetry(session, at, end)?;
-        rings
-            .get_or_insert_with(|| Rings::whole(interval_ms(&piece)))
-            .extend(&piece);
-        at = Timestamp(end.0.saturating_add(1));
-    }
     let length = (to.0 - from.0) as f64 / 1000.0;
     Ok(Recorded {
         session,
@@ -65,7 +53,7 @@ pub fn recorded(session: i64, ports: &Ports) -> Result<Recorded, JobError> {
             moment(begun.started_at),
             span(length)
         ),
-        rings: rings.ok_or_else(none)?,
+        series: store.telemetry_window(session, from, to, COLUMNS)?,
         spans,
         from,
         to,
@@ -90,16 +78,4 @@ pub fn recent(ports: &Ports) -> Result<Vec<(i64, String)>, JobError> {
 fn span_of(head: &RunHead) -> Span {
     let ended = Timestamp(head.started_at.0 + (head.wall_secs * 1000.0) as i64);
     Span::of_run(ended, head.wall_secs, head.seq + 1, &head.planned)
-}
-
-/// Milliseconds between two readings of most.
-fn interval_ms(readings: &[Reading]) -> u32 {
-    let mut times: Vec<i64> = readings.iter().map(|r| r.at.0).collect();
-    times.dedup();
-    let mut steps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    steps.sort_unstable();
-    let median = steps.get(steps.len() / 2).copied();
-    median
-        .and_then(|ms| u32::try_from(ms).ok())
-        .map_or(USUAL_MS, |ms| ms.max(1))
 }

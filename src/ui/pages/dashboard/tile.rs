@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use eframe::egui::{Align, Label, Layout, RichText, Ui, vec2};
 
 use crate::chart::{Lines, Role, Scene, Shade};
+use crate::domain::machine::Gpu;
 use crate::domain::settings::{AppSettings, MemoryUnits};
-use crate::domain::telemetry::{HOST, Metric, Ring, Rings, SeriesId, Summary};
-use crate::domain::text::clean;
+use crate::domain::telemetry::{Column, HOST, Metric, Rings, SeriesId, Summary, Windowed};
+use crate::domain::text::{clean, reading_words};
 use crate::domain::types::{Bytes, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::charts;
@@ -23,10 +24,55 @@ const COLUMN: f32 = 2.0;
 /// A line moves in steps of this share of the time shown: smaller ones cannot be seen.
 const STEPS: i64 = 1200;
 
+/// The readings shown.
+#[derive(Clone, Copy)]
+pub enum Readings<'a> {
+    /// As they are read.
+    Live(&'a Rings),
+    /// Of a stored session, cut down already.
+    Stored(&'a [Windowed]),
+}
+
+impl<'a> Readings<'a> {
+    fn series(self) -> Vec<&'a SeriesId> {
+        match self {
+            Self::Live(rings) => rings.series().collect(),
+            Self::Stored(all) => all.iter().map(|w| &w.series).collect(),
+        }
+    }
+
+    fn stored(all: &'a [Windowed], series: &SeriesId) -> Option<&'a Windowed> {
+        all.iter().find(|w| w.series == *series)
+    }
+
+    fn columns(self, series: &SeriesId, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
+        match self {
+            Self::Live(rings) => rings.get(series).map(|ring| ring.columns(from, to, n)),
+            Self::Stored(all) => Self::stored(all, series).map(|w| w.columns.clone()),
+        }
+        .unwrap_or_default()
+    }
+
+    fn summary(self, series: &SeriesId, from: Timestamp, to: Timestamp) -> Option<Summary> {
+        match self {
+            Self::Live(rings) => rings.get(series)?.summary(from, to),
+            Self::Stored(all) => Some(Self::stored(all, series)?.summary),
+        }
+    }
+
+    /// The value that came last, and when; of a stored session nothing is now.
+    fn last(self, series: &SeriesId) -> Option<(Timestamp, f64)> {
+        match self {
+            Self::Live(rings) => rings.get(series)?.last(),
+            Self::Stored(_) => None,
+        }
+    }
+}
+
 /// The time shown, and what is known of it.
 pub struct View<'a> {
     /// Readings.
-    pub rings: &'a Rings,
+    pub readings: Readings<'a>,
     /// Runs.
     pub spans: Vec<&'a Span>,
     /// Begin.
@@ -62,10 +108,10 @@ struct Key {
 pub struct Tiles(HashMap<SeriesId, Kept>);
 
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
-pub fn shown(rings: &Rings) -> Vec<&SeriesId> {
-    let all = rings.series();
-    all.filter(|s| !s.metric.is_counter() && s.metric != Metric::Throttled)
-        .collect()
+pub fn shown(readings: Readings<'_>) -> Vec<&SeriesId> {
+    let mut all = readings.series();
+    all.retain(|s| !s.metric.is_counter() && s.metric != Metric::Throttled);
+    all
 }
 
 impl Tiles {
@@ -78,19 +124,16 @@ impl Tiles {
         settings: &AppSettings,
         scan: Option<&Scan>,
     ) {
-        let Some(ring) = view.rings.get(series) else {
-            return;
-        };
         Card::bare().show(ui, |ui| {
             let scale = Scale::of(series.metric, settings.memory_units);
             let most = most(series, scan);
-            let kept = self.kept(series, ring, view, &scale, most, ui.available_width());
+            let kept = self.kept(series, view, &scale, most, ui.available_width());
             head(
                 ui,
                 series.metric,
-                &value_words(ring, kept.summary, view, &scale),
+                &value_words(series, kept.summary, view, &scale),
             );
-            let beside = beside(series, view, settings, scan, most);
+            let beside = beside(series, view, settings, most);
             second_line(ui, kept.summary, &scale, &beside);
             ui.add_space(space::XS);
             charts::show(ui, &kept.scene);
@@ -100,7 +143,6 @@ impl Tiles {
     fn kept(
         &mut self,
         series: &SeriesId,
-        ring: &Ring,
         view: &View,
         scale: &Scale,
         most: Option<f64>,
@@ -115,8 +157,8 @@ impl Tiles {
             units: scale.units,
         };
         let make = |key: Key| Kept {
-            scene: lines(series, ring, view, scale, most, width).scene(width),
-            summary: ring.summary(view.from, view.to),
+            scene: lines(series, view, scale, most, width).scene(width),
+            summary: view.readings.summary(series, view.from, view.to),
             key,
         };
         match self.0.entry(series.clone()) {
@@ -172,17 +214,11 @@ impl Scale {
     }
 }
 
-fn lines(
-    series: &SeriesId,
-    ring: &Ring,
-    view: &View,
-    scale: &Scale,
-    most: Option<f64>,
-    width: f32,
-) -> Lines {
+fn lines(series: &SeriesId, view: &View, scale: &Scale, most: Option<f64>, width: f32) -> Lines {
     let secs = |at: Timestamp| (at.0 - view.to.0) as f64 / 1000.0;
     let mut columns = Vec::new();
-    for column in ring.columns(view.from, view.to, (width / COLUMN) as usize) {
+    let n = (width / COLUMN) as usize;
+    for column in view.readings.columns(series, view.from, view.to, n) {
         let t = secs(column.t).min(0.0);
         if !column.joined && !columns.is_empty() {
             columns.push(crate::chart::Column { t, range: None });
@@ -194,8 +230,9 @@ fn lines(
         });
     }
     // Where it stands now, exactly: a column only knows its least and greatest.
-    let last = ring
-        .last()
+    let last = view
+        .readings
+        .last(series)
         .filter(|(at, _)| (view.from..=view.to).contains(at));
     if let (Some((at, value)), Some(column)) = (last, columns.last()) {
         let t = secs(at).max(column.t);
@@ -248,42 +285,77 @@ fn most(series: &SeriesId, scan: Option<&Scan>) -> Option<f64> {
     }
 }
 
-fn gpu<'s>(series: &SeriesId, scan: &'s Scan) -> Option<&'s crate::domain::machine::Gpu> {
-    let here = |g: &&crate::domain::machine::Gpu| {
-        g.pci.is_some_and(|pci| pci.to_string() == series.source)
-    };
-    scan.gpus.iter().find(here)
+fn gpu<'s>(series: &SeriesId, scan: &'s Scan) -> Option<&'s Gpu> {
+    let mut gpus = scan.gpus.iter();
+    gpus.find(|g| pci(g).as_ref() == Some(&series.source))
 }
 
-fn value_words(ring: &Ring, summary: Option<Summary>, view: &View, scale: &Scale) -> String {
+fn value_words(series: &SeriesId, summary: Option<Summary>, view: &View, scale: &Scale) -> String {
     let Some(fresh_ms) = view.fresh_ms else {
         return summary.map_or_else(String::new, |s| scale.words(s.mean));
     };
-    match ring.last() {
+    match view.readings.last(series) {
         Some((at, value)) if view.to.0 - at.0 <= fresh_ms => scale.words(value),
         _ => "no reading".to_owned(),
     }
 }
 
 /// What belongs beside a value: what it is out of, whose it is where there are several, whether clocks are held down.
-fn beside(
-    series: &SeriesId,
-    view: &View,
-    settings: &AppSettings,
-    scan: Option<&Scan>,
-    most: Option<f64>,
-) -> String {
+fn beside(series: &SeriesId, view: &View, settings: &AppSettings, most: Option<f64>) -> String {
     let mut parts = Vec::new();
     if let (Some(most), "B") = (most, series.metric.unit()) {
         parts.push(format!("of {}", settings.memory(Bytes(most as u64))));
     }
-    if series.metric == Metric::CoreClock {
-        parts.extend(throttling(series, view));
-    }
-    if let Some(scan) = scan.filter(|scan| scan.gpus.len() > 1 && series.source != HOST) {
-        parts.push(gpu(series, scan).map_or_else(|| series.source.clone(), |g| clean(&g.name)));
+    match series.metric {
+        Metric::Power => parts.push("GPU board".to_owned()),
+        Metric::CoreClock => {
+            parts.extend(now("memory", Metric::MemoryClock, series, view));
+            parts.extend(throttling(series, view));
+        }
+        Metric::Temperature => {
+            parts.extend(now("hot spot", Metric::HotSpot, series, view));
+            let fan = now("fan", Metric::FanSpeed, series, view);
+            parts.extend(fan.or_else(|| now("fan", Metric::FanLoad, series, view)));
+        }
+        Metric::VramUsed => {
+            let reserve = settings.memory(settings.vram_reserve);
+            parts.push(format!("reserve {reserve}"));
+        }
+        Metric::CpuLoad => parts.extend(now("package", Metric::CpuPower, series, view)),
+        _ => {}
     }
     parts.join(" · ")
+}
+
+/// What another sensor of the same owner says now, or said on average: `hot spot 71 °C`.
+fn now(what: &str, metric: Metric, beside: &SeriesId, view: &View) -> Option<String> {
+    let series = SeriesId {
+        source: beside.source.clone(),
+        metric,
+    };
+    let value = match view.fresh_ms {
+        Some(fresh_ms) => {
+            let (at, value) = view.readings.last(&series)?;
+            (view.to.0 - at.0 <= fresh_ms).then_some(value)?
+        }
+        None => view.readings.summary(&series, view.from, view.to)?.mean,
+    };
+    Some(format!("{what} {}", reading_words(metric, value)))
+}
+
+/// What people call the owner of a series.
+pub fn owner(source: &str, scan: Option<&Scan>) -> String {
+    if source == HOST {
+        return "Processor and memory".to_owned();
+    }
+    let gpus = scan.map_or(&[][..], |scan| &scan.gpus);
+    let mut here = gpus.iter().filter(|g| pci(g).as_deref() == Some(source));
+    here.next()
+        .map_or_else(|| source.to_owned(), |g| clean(&g.name))
+}
+
+fn pci(gpu: &Gpu) -> Option<String> {
+    gpu.pci.map(|pci| pci.to_string())
 }
 
 /// The share of the time in which a GPU held its clocks down.
@@ -292,7 +364,7 @@ fn throttling(series: &SeriesId, view: &View) -> Option<String> {
         source: series.source.clone(),
         metric: Metric::Throttled,
     };
-    let summary = view.rings.get(&flag)?.summary(view.from, view.to)?;
+    let summary = view.readings.summary(&flag, view.from, view.to)?;
     Some(if summary.mean > 0.0 {
         format!(
             "throttled {:.0} % of the time",

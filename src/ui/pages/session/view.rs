@@ -249,7 +249,7 @@ fn row(run: &StoredRun, tests: &[String]) -> RunRow {
         took: span(run.run.wall_secs),
         state,
         valid,
-        lines: findings::outcome_lines(&run.run.outcome)
+        lines: findings::run_lines(&run.run)
             .iter()
             .map(|line| clean(line))
             .collect(),

@@ -199,5 +199,11 @@ fn measuring(ui: &mut Ui, state: &mut AppState, height: f32) {
                 &mut settings.store_telemetry,
                 "Store readings with what is measured",
             );
+            field(
+                ui,
+                "Readings are kept for",
+                "Older ones are deleted at the start; 0 keeps them for ever. Runs and their energy always stay",
+                |ui| number(ui, &mut settings.telemetry_days, 0..=3_650, " days"),
+            );
         });
 }

@@ -2,6 +2,8 @@
 
 use eframe::egui::Ui;
 
+use crate::domain::telemetry::{Metric, SeriesId};
+use crate::domain::text::clean;
 use crate::domain::types::Goal;
 use crate::ui::app::Cx;
 use crate::ui::state::AppState;
@@ -13,7 +15,7 @@ use crate::ui::widgets::{
 
 use super::{Step, ask_plan, steps};
 
-/// The goals with what each means. Energy comes with the sensors that measure it.
+/// The goals with what each means.
 const GOALS: &[(Goal, &str, &str)] = &[
     (
         Goal::Generation,
@@ -29,6 +31,11 @@ const GOALS: &[(Goal, &str, &str)] = &[
         Goal::Request,
         "Whole request",
         "Both together for a request of a length you name: what an agent waits for",
+    ),
+    (
+        Goal::Energy,
+        "Energy",
+        "Tokens per joule of the device: as much text as possible for the power bill, without becoming slower",
     ),
 ];
 
@@ -68,10 +75,17 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 
 fn goals(ui: &mut Ui, state: &mut AppState, height: f32) {
     Card::new("Goal").min_height(height).show(ui, |ui| {
+        let no_power = no_power(state);
         for (goal, title, meaning) in GOALS {
-            if choice(ui, state.tune.goal == *goal, title, meaning).clicked() {
+            let open = *goal != Goal::Energy || no_power.is_none();
+            let chosen = state.tune.goal == *goal;
+            let shown = |ui: &mut Ui| choice(ui, chosen, title, meaning);
+            if ui.add_enabled_ui(open, shown).inner.clicked() {
                 state.tune.goal = *goal;
             }
+        }
+        if let Some(why) = no_power {
+            caption(ui, why);
         }
         if state.tune.goal == Goal::Request {
             ui.add_space(space::XS);
@@ -84,6 +98,29 @@ fn goals(ui: &mut Ui, state: &mut AppState, height: f32) {
             });
         }
     });
+}
+
+/// Why energy cannot be the goal here, as far as the sensors have told; the search itself asks those of its device.
+fn no_power(state: &AppState) -> Option<String> {
+    let on_gpu = state
+        .chosen_runtime()
+        .is_some_and(|r| !r.devices.is_empty());
+    let counts = |series: &SeriesId| match series.metric {
+        Metric::Power | Metric::Energy => on_gpu,
+        Metric::CpuPower | Metric::CpuEnergy => !on_gpu,
+        _ => false,
+    };
+    let live = &state.dashboard.live;
+    if live.now().is_none() || live.rings().series().any(counts) {
+        return None;
+    }
+    let what = if on_gpu { "GPU" } else { "processor" };
+    let mut absent = live.absent().iter();
+    let why = absent.find(|a| counts(&a.series)).map_or_else(
+        || "no sensor of it is known".to_owned(),
+        |a| clean(&a.reason),
+    );
+    Some(format!("Energy needs the power of the {what}: {why}"))
 }
 
 fn limits(ui: &mut Ui, state: &mut AppState, height: f32) {
