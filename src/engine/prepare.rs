@@ -165,6 +165,9 @@ impl Workplace {
     }
 
     /// A profile needs a driver whose version is sure (case C25).
+    ///
+    /// # Errors
+    /// The driver was updated without a restart.
     pub fn must_know_its_driver(&self) -> Result<(), JobError> {
         match doctor::driver_update(&self.machine) {
             Some(found) => Err(JobError::new("driver-update", found.title).hint(found.advice)),
