@@ -31,8 +31,6 @@ pub(super) struct Bench<'a> {
     pub session: i64,
     /// Row ids of the session's runs, by their place.
     pub run_ids: Vec<i64>,
-    /// When the last process ended, in monotonic time.
-    free_since: Duration,
     /// Seconds inside llama.cpp's processes.
     pub run_secs: f64,
     /// The longest valid run of the session: what the next may be compared with.
@@ -55,7 +53,6 @@ impl<'a> Bench<'a> {
             objective,
             session,
             run_ids: Vec::new(),
-            free_since: Duration::ZERO,
             run_secs: 0.0,
             longest_secs: None,
             doubted: BTreeSet::new(),
@@ -237,7 +234,6 @@ impl<'a> Bench<'a> {
             let device = self.place.sensors();
             let course = Course {
                 started: started.as_secs_f64(),
-                free_since: self.free_since.as_secs_f64(),
                 begun: &begun,
                 device: device.as_deref(),
                 interval_secs: watch.interval().as_secs_f64(),
@@ -298,7 +294,6 @@ impl<'a> Bench<'a> {
         run: &Run,
         context: &mut JobContext,
     ) -> Result<(), Ended> {
-        self.free_since = self.ports.clock.elapsed();
         let seq = u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX);
         let id = self
             .ports

@@ -10,8 +10,6 @@ use super::{HOST, Metric, SeriesId};
 
 /// Seconds before a process in which the machine should be idle.
 pub const BEFORE_SECS: f64 = 2.0;
-/// Load that is told is of up to so many seconds ago (NVML): what our own process before did shows for so long.
-const LOAD_LAG_SECS: f64 = 1.0;
 /// Throttled for more of the timed time than this is told, share.
 const MUCH_THROTTLED: f64 = 0.05;
 /// Busier than this before a process began is other people's work, percent of the device.
@@ -38,8 +36,6 @@ pub struct Begun {
 pub struct Course<'a> {
     /// When its process began, monotonic seconds.
     pub started: f64,
-    /// When the process before it ended, monotonic seconds; 0 for the first.
-    pub free_since: f64,
     /// Its repetitions.
     pub begun: &'a [Begun],
     /// Source of the device's readings; `None` is the processor.
@@ -57,7 +53,7 @@ pub fn around(readings: &Readings, course: &Course<'_>, tests: &mut [TestSamples
         timed.extend(windows.into_iter().flatten());
     }
     let before = [Window {
-        from: (course.started - BEFORE_SECS).max(course.free_since + LOAD_LAG_SECS),
+        from: course.started - BEFORE_SECS,
         to: course.started,
     }];
     let mut telemetry = RunTelemetry {
@@ -230,7 +226,6 @@ mod tests {
     fn course(device: Option<&str>) -> Course<'_> {
         Course {
             started: 8.0,
-            free_since: 0.0,
             begun: &BEGUN,
             device,
             interval_secs: 0.25,
@@ -291,25 +286,6 @@ mod tests {
         let energy = tests[0].energy.clone().unwrap();
         assert_eq!(energy.joules(false), [100.0, 100.0]);
         assert!(energy.package.is_empty());
-    }
-
-    /// Runs follow one another at once, and an H200's load is of the last second.
-    #[test]
-    fn what_our_own_process_before_did_is_not_others_work() {
-        let busy = |until: f64| {
-            let load = every_quarter(move |t| if t < until { 97.0 } else { 0.0 });
-            Readings::from([(series(GPU, Metric::GpuLoad), load)])
-        };
-        let doubts = |readings: &Readings, free_since| {
-            let course = Course {
-                free_since,
-                ..course(Some(GPU))
-            };
-            around(readings, &course, &mut [samples()]).doubts
-        };
-        assert!(doubts(&busy(8.0), 7.9).is_empty());
-        assert!(doubts(&busy(7.0), 6.2).is_empty(), "told a second late");
-        assert_eq!(doubts(&busy(8.0), 5.0).len(), 1, "ours ended long before");
     }
 
     #[test]

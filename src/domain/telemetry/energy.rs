@@ -6,9 +6,6 @@ use crate::domain::types::{Energy, EnergyMethod};
 /// Windows shorter than this are estimates, seconds: power readings of NVIDIA's and AMD's recent cards are averages over
 /// about a second, counters step every 20 to 100 ms (case C28; Yang et al., SC24).
 pub const SHORTEST_SURE_SECS: f64 = 3.0;
-/// A counter says nothing of shorter windows, seconds: it may step every 100 ms (an H200's tells 0 J or 30 J of 40 ms at
-/// 390 W), so that half a second is off by up to a fifth.
-const SHORTEST_COUNTED_SECS: f64 = 0.5;
 /// Readings further apart than so many intervals leave a gap: what was drawn in it is not known.
 const GAP_INTERVALS: f64 = 4.0;
 /// Least share of a window that readings must cover to speak for it.
@@ -58,8 +55,7 @@ pub fn integrated(points: &[Point], window: Window, interval_secs: f64) -> Optio
 }
 
 /// Difference of a counter (J) over `window`, interpolated between the readings around each end. `None` where no reading
-/// lies at or before its beginning or at or after its end, where the counter went back, or where the window is so short
-/// that the counter's steps would be the result.
+/// lies at or before its beginning or at or after its end, or where the counter went back.
 pub fn counted(points: &[Point], window: Window) -> Option<Energy> {
     let at = |t: f64| {
         let after = points.partition_point(|(time, _)| *time < t);
@@ -70,7 +66,7 @@ pub fn counted(points: &[Point], window: Window) -> Option<Energy> {
         (t >= t0).then_some(e0 + (e1 - e0) * share)
     };
     let joules = at(window.to)? - at(window.from)?;
-    (joules >= 0.0 && window.secs() >= SHORTEST_COUNTED_SECS).then(|| Energy {
+    (joules >= 0.0 && window.secs() > 0.0).then(|| Energy {
         joules,
         method: EnergyMethod::Counter,
         estimated: window.secs() < SHORTEST_SURE_SECS,
@@ -260,11 +256,6 @@ mod tests {
         // 200 J at 1 s, 600 J at 6 s.
         assert!((found.joules - 400.0).abs() < 1e-9 && !found.estimated);
         assert!(counted(&points, window(3.0, 4.0)).unwrap().estimated);
-        assert_eq!(
-            counted(&points, window(3.0, 3.04)),
-            None,
-            "shorter than its steps"
-        );
         assert_eq!(
             counted(&points, window(1.0, 8.5)),
             None,
