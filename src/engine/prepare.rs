@@ -247,11 +247,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         goal: request.goal,
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
-    let mut capabilities = place.capabilities();
-    capabilities.partial_offload = keeps_weights_in_ram(&start, &place, ports)?;
-    capabilities
-        .bench_defaults
-        .extend(settings::defaults(&start)?);
+    let capabilities = on_top_of(&start, &place, ports)?;
     let offer = place
         .space
         .offer(&capabilities, &rules)
@@ -285,6 +281,16 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     let digest = config.digest_in(&place.space);
     config.space = Some(digest.map_err(|e| JobError::new("settings", e.to_string()))?);
     Ok((place, config))
+}
+
+/// What the device and the build can do beside what a search starts from.
+fn on_top_of(start: &Settings, place: &Workplace, ports: &Ports) -> Result<Capabilities, JobError> {
+    let mut capabilities = place.capabilities();
+    capabilities.partial_offload = keeps_weights_in_ram(start, place, ports)?;
+    capabilities
+        .bench_defaults
+        .extend(settings::defaults(start)?);
+    Ok(capabilities)
 }
 
 /// Are weights split between a GPU and RAM? Stock offloads everything; what llama.cpp fits is not known before it runs.

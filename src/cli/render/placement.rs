@@ -14,18 +14,16 @@ use super::table::{Align, Table};
 
 /// The plan as text.
 pub fn plan(document: &PlanDocument, style: Style) -> String {
-    let mut text = match &document.chosen {
-        Some(chosen) => headline(chosen, document, style),
-        None => format!(
-            "{}\n{}",
-            style.heading("No placement of this model fits the memory that may be used"),
-            document
-                .nothing_fits
-                .iter()
-                .map(|why| format!("  With everything in RAM: {}\n", clean(why)))
-                .collect::<String>()
-        ),
-    };
+    let mut text = String::new();
+    if let Some(chosen) = &document.chosen {
+        text.push_str(&headline(chosen, document, style));
+    } else {
+        let head = "No placement of this model fits the memory that may be used";
+        let _ = writeln!(text, "{}", style.heading(head));
+        for why in &document.nothing_fits {
+            let _ = writeln!(text, "  With everything in RAM: {}", clean(why));
+        }
+    }
     if let Some(bench) = &document.bench {
         let _ = write!(text, "\n{}", measured(bench, style));
     }
