@@ -15,6 +15,7 @@ pub mod probe;
 pub mod report;
 pub mod runtime;
 pub mod store;
+mod system_root;
 pub mod telemetry;
 #[cfg(feature = "gui")]
 pub mod ui;

@@ -14,7 +14,7 @@ use crate::ports::{
     BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, NewRuntime, Notice,
     PortError, PortResult, Runtimes,
 };
-use crate::probe::{FixtureProbe, MachineReader};
+use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
 use crate::runtime::server::LlamaServers;
@@ -65,10 +65,12 @@ pub fn open(options: &Options) -> PortResult<Opened> {
     notices.extend(space_notice);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
     let catalog = Catalog::new(&data_dir);
+    let mut root = SystemRoot::default();
     let (probe, runtimes): (Arc<dyn MachineProbe>, Arc<dyn Runtimes>) = match &options.machine {
         Some(folder) => {
             let probe = FixtureProbe::load(folder)?;
             let exported = probe.runtimes().to_vec();
+            root = probe.root();
             (
                 Arc::new(probe),
                 Arc::new(WithExported { catalog, exported }),
@@ -83,7 +85,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         servers: Arc::new(LlamaServers),
         models: Arc::new(GgufModels),
         store: Arc::new(store),
-        telemetry: Arc::new(Sensors),
+        telemetry: Arc::new(Sensors::new(root, Arc::clone(&clock))),
         bandwidth: bandwidth_meter(options),
         space: Arc::new(space),
         settings: Arc::new(SettingsFile::new(&data_dir)),

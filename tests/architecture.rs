@@ -10,12 +10,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("chart", &["domain", "chart"]),
     ("ports", &["domain", "ports"]),
     ("vulkan", &["vulkan"]),
-    ("probe", &["domain", "ports", "vulkan", "probe"]),
+    ("system_root", &["system_root"]),
+    (
+        "probe",
+        &["domain", "ports", "vulkan", "system_root", "probe"],
+    ),
     ("runtime", &["domain", "ports", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
     ("store", &["domain", "ports", "store"]),
     ("config", &["domain", "ports", "config"]),
-    ("telemetry", &["domain", "ports", "telemetry"]),
+    (
+        "telemetry",
+        &["domain", "ports", "system_root", "telemetry"],
+    ),
     ("bandwidth", &["domain", "ports", "vulkan", "bandwidth"]),
     ("engine", &["domain", "ports", "engine"]),
     (

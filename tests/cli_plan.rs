@@ -7,6 +7,8 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/gguf_bytes.rs"]
+mod gguf_bytes;
 #[path = "support/placement.rs"]
 mod placement_support;
 
@@ -17,6 +19,7 @@ use serde_json::Value;
 
 use flux::ports::{SessionKind, Store as _};
 use flux_cli::{Bed, document, refused};
+use gguf_bytes::{F32, Gguf};
 use placement_support::sparse;
 
 const QUIET: &str = "process_sd = 0.002\nrepetition_sd = 0.002\n";
@@ -46,6 +49,37 @@ fn plan(bed: &Bed, model: &Path, args: &[&str]) -> Value {
     let mut command = bed.flux(&["plan", "--json", "-m"]);
     command.arg(model).args(args);
     document(&mut command)
+}
+
+/// Case C35: a projector of 4 MiB beside the model takes its room on the first device, and the plan says so.
+#[test]
+fn a_projector_beside_the_model_is_left_room() {
+    let bed = Bed::new(QUIET);
+    let folder = bed.fake.scratch().join("vision");
+    fs::create_dir(&folder).unwrap();
+    let model = folder.join("model.gguf");
+    sparse("qwen3-0.6b", &model);
+    let usable = |document: &Value| document["chosen"]["memory"][0]["usable"].as_u64().unwrap();
+    let without = plan(&bed, &model, &["--machine", "h200"]);
+    let projector = Gguf::new().text("general.architecture", "clip").tensor(
+        "v.patch_embd.weight",
+        &[1024, 1024],
+        F32,
+        0,
+    );
+    let beside = model.with_file_name("mmproj-f32.gguf");
+    fs::write(beside, projector.data(4 << 20).build()).unwrap();
+    let with = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&without) - usable(&with), 4 << 20);
+    let notices = with["notices"].as_array().unwrap();
+    let said = notices.iter().find(|n| n["code"] == "projector").unwrap();
+    let text = said["text"].as_str().unwrap();
+    let start = "mmproj-f32.gguf lies beside the model: its weights, 4.0 MiB, are left free on ";
+    assert!(text.starts_with(start), "{text}");
+    // Two models in the folder: whose it is cannot be told.
+    sparse("tiny", &folder.join("another.gguf"));
+    let again = plan(&bed, &model, &["--machine", "h200"]);
+    assert_eq!(usable(&again), usable(&without));
 }
 
 #[test]
@@ -284,4 +318,104 @@ fn measuring_stores_a_session_its_placements_and_the_fit() {
     );
     let history = bed.flux(&["history"]).output().unwrap();
     assert!(String::from_utf8_lossy(&history.stdout).contains("plan"));
+}
+
+#[test]
+fn what_matches_nothing_and_what_cannot_be_measured_is_refused() {
+    let bed = Bed::new(QUIET);
+    let model = model_of(&bed, "qwen3-4b");
+    let said = |args: &[&str]| {
+        let mut command = bed.flux(&["plan", "-m"]);
+        command.arg(&model).args(args);
+        refused(&command.output().unwrap(), 2)
+    };
+    assert!(said(&["--predict", "ncmoe=8"]).contains("this model has no experts"));
+    assert!(said(&["--predict", "ffn=0-200"]).contains("this model has the layers 0 to 35"));
+    assert!(said(&["--goal", "energy"]).contains("not energy"));
+    let other = [
+        "--machine",
+        "tests/fixtures/machines/rx580-2048sp",
+        "--bench",
+    ];
+    assert!(said(&other).contains("cannot measure the one of --machine"));
+}
+
+#[test]
+fn records_of_another_machine_and_too_long_contexts_are_told() {
+    let bed = Bed::new(QUIET);
+    let model = model_of(&bed, "qwen3-4b");
+    let file = records(&bed, &["ngl37"]);
+    let machine = "tests/fixtures/machines/rtx-4070";
+    let args = [
+        "--machine",
+        machine,
+        "--learn-from",
+        file.to_str().unwrap(),
+        "--context",
+        "1000000",
+    ];
+    let plan = plan(&bed, &model, &args);
+    let codes: Vec<&str> = plan["notices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|n| n["code"].as_str())
+        .collect();
+    assert!(
+        codes.contains(&"other-machine") && codes.contains(&"context"),
+        "{codes:?}"
+    );
+}
+
+#[test]
+fn where_nothing_fits_it_says_what_lacks() {
+    let bed = Bed::new(QUIET);
+    let model = model_of(&bed, "qwen3-4b");
+    let mut command = bed.flux(&[
+        "plan",
+        "--machine",
+        "tests/fixtures/machines/rtx-4070",
+        "--vram-limit",
+        "10MiB",
+        "-m",
+    ]);
+    let output = command.arg(&model).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("No placement of this model fits"), "{text}");
+    assert!(text.contains("With everything in RAM: "), "{text}");
+}
+
+/// Each confirmation with its own arms, in the report as in the session.
+#[test]
+fn a_report_of_a_benchmark_shows_its_confirmations() {
+    let bed = Bed::new(
+        "process_sd = 0.002\nrepetition_sd = 0.002\n\n[[effect]]\nwhen = [\"n_ubatch=2048\"]\npp = 1.2\ntg = 1.2\n",
+    );
+    let mut command = bed.flux(&["plan", "--json", "--bench", "--processes", "3", "-m"]);
+    command.arg(&bed.model).arg("--runtime").arg(bed.fake.dir());
+    let bench = document(&mut command)["bench"].clone();
+    let confirmations = bench["confirmations"].as_array().unwrap().len();
+    assert!(confirmations > 0);
+    let page = bed.fake.scratch().join("report.html");
+    let report = bed
+        .flux(&["report", "1", "-o", page.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        report.status.success(),
+        "{}",
+        String::from_utf8_lossy(&report.stderr)
+    );
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(
+        !html.contains("Not judged yet") && !html.contains("A failed"),
+        "the arms are not those of its runs"
+    );
+    let shown = bed.flux(&["show", "1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(
+        text.matches(" against ").count().min(confirmations),
+        confirmations,
+        "{text}"
+    );
 }

@@ -340,15 +340,34 @@ fn latent_attention_keeps_one_vector() {
     assert_eq!(cache(&file(16, 192, 128)), (16 * 192, 16 * 128));
 }
 
+/// llama.cpp leaves them in the file, yet counts them for `-ngl`; a file of such layers alone is a model.
 #[test]
-fn layers_that_predict_further_tokens_keep_no_cache() {
-    let file = dense("glm4moe", 3).u32("glm4moe.nextn_predict_layers", 1);
-    assert_eq!(keys(&file), [128, 128, 0]);
-    let told = read(&file).unwrap().notices;
+fn layers_that_predict_further_tokens_are_not_loaded() {
+    let layout = |predicted| {
+        let file = dense("glm4moe", 3).u32("glm4moe.nextn_predict_layers", predicted);
+        let file = file
+            .tensor("blk.1.attn_q.weight", &[8], F32, 0)
+            .tensor("blk.2.attn_q.weight", &[8], F32, 32)
+            .tensor("blk.2.nextn.eh_proj.weight", &[8], F32, 64);
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("m.gguf");
+        fs::write(&path, file.data(96).build()).unwrap();
+        GgufModels.layout(&path).unwrap()
+    };
+    let loaded = |layout: &ModelLayout| -> Vec<String> {
+        layout.tensors.iter().map(|t| t.name.clone()).collect()
+    };
+    let one = layout(1);
+    assert_eq!(loaded(&one), ["blk.1.attn_q.weight"]);
+    assert_eq!((one.n_layer(), one.computed_layers()), (3, 2));
+    assert_eq!(one.layers[2].attention, None);
+    let told = &one.notices[0];
     assert!(
-        told[0].starts_with("the last 1 of 3 layers predict"),
+        told.starts_with("the last 1 of 3 layers predict"),
         "{told:?}"
     );
+    assert_eq!(loaded(&layout(0)).len(), 3);
+    assert_eq!(loaded(&layout(3)).len(), 3);
 }
 
 #[test]

@@ -3,171 +3,55 @@
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 #![allow(clippy::print_stdout, reason = "the worst errors are worth reading")]
 
+#[path = "support/memory_rows.rs"]
+mod memory_rows;
+#[path = "support/placement.rs"]
+mod placement_support;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use flux::domain::placement::assignment::{ContextParams, HostTensors, Placement};
-use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::assignment::{ContextParams, Placement};
+use flux::domain::placement::devices::Memories;
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
-use flux::domain::placement::memory::{Basis, Corrections, DeviceMemory, fits, memory, misfits};
+use flux::domain::placement::memory::{
+    Basis, Corrections, DeviceMemory, Difference, fits, memory, misfits, sketch,
+};
 use flux::domain::types::{Backend, BufferUse, Bytes};
-use flux::gguf::GgufModels;
-use flux::ports::{CancelToken, Models, SynthRequest};
+
+use memory_rows::{MIB, device, error, machine, memories, numbers, predict, row};
+use placement_support::layout;
 
 const ROWS: &str = include_str!("fixtures/memory/rows.csv");
-/// Rows of an H200 whose compute buffers are not within the bounds yet: experts in RAM beside CUDA.
-const OPEN_ROWS: &str = include_str!("fixtures/memory/rows-open.csv");
-const MIB: f64 = (1u64 << 20) as f64;
-/// lavapipe's `maxStorageBufferRange`.
-const LAVAPIPE_TENSOR: Bytes = Bytes(1 << 27);
 
-/// One row: what was asked, and MiB of weights, cache and compute buffer of the device and the host.
-struct Row {
-    shape: String,
-    backend: String,
-    placement: Placement,
-    context: ContextParams,
-    device: [f64; 3],
-    host: [f64; 3],
-}
-
-fn row(line: &str) -> Row {
-    let f: Vec<&str> = line.split(',').collect();
-    let number = |i: usize| f[i].parse::<f64>().unwrap();
-    let layers: Vec<u32> = f[4].split('+').filter_map(|l| l.parse().ok()).collect();
-    let class = TensorClass::FeedForward;
-    Row {
-        shape: f[0].to_owned(),
-        backend: f[1].to_owned(),
-        placement: Placement {
-            n_gpu_layers: Some(f[2].parse().unwrap()),
-            n_cpu_moe: f[3].parse().unwrap(),
-            host_tensors: Some(HostTensors { class, layers })
-                .into_iter()
-                .filter(|h| !h.layers.is_empty())
-                .collect(),
-            tensor_split: Vec::new(),
-            kv_on_host: f[9] == "1",
-        },
-        context: ContextParams {
-            context: f[5].parse().unwrap(),
-            micro_batch: f[6].parse().unwrap(),
-            type_k: f[7].to_owned(),
-            type_v: f[7].to_owned(),
-            flash_attention: f[8] == "1",
-            ..ContextParams::default()
-        },
-        device: [number(10), number(11), number(12)],
-        host: [number(13), number(14), number(15)],
-    }
-}
-
-fn device(id: &str, backend: Backend, gib: u64) -> OffloadDevice {
-    OffloadDevice {
-        id: id.to_owned(),
-        name: id.to_owned(),
-        backend,
-        total: Bytes(gib << 30),
-        usable: Bytes(gib << 30),
-        shares_ram: false,
-        max_buffer: None,
-        max_tensor: (backend == Backend::Vulkan).then_some(LAVAPIPE_TENSOR),
-    }
-}
-
-fn machine(devices: Vec<OffloadDevice>) -> Memories {
-    Memories {
-        devices,
-        host: HostMemory {
-            total: Bytes(64 << 30),
-            usable: Bytes(64 << 30),
-            used_by_others: Bytes(0),
-        },
-    }
-}
-
-fn memories(backend: &str) -> Memories {
-    machine(match backend {
-        "cuda" => vec![device("CUDA0", Backend::Cuda, 140)],
-        "vulkan" => vec![device("Vulkan0", Backend::Vulkan, 140)],
-        _ => Vec::new(),
-    })
-}
-
-fn layout(shape: &str) -> ModelLayout {
-    let dir = tempfile::TempDir::new().unwrap();
-    let request = SynthRequest {
-        shape: shape.to_owned(),
-        output: dir.path().join("model.gguf"),
-        sparse: true,
-        seed: 0,
-    };
-    let cancel = CancelToken::new();
-    GgufModels
-        .synthesise(&request, &cancel, &mut |_, _| {})
-        .unwrap();
-    GgufModels.layout(&request.output).unwrap()
-}
-
-fn predict(
-    layout: &ModelLayout,
-    placement: &Placement,
-    context: &ContextParams,
-    memories: &Memories,
-) -> Vec<DeviceMemory> {
-    memory(
-        layout,
-        placement,
-        context,
-        memories,
-        &Corrections::default(),
-    )
-}
-
-fn numbers(m: Option<&DeviceMemory>) -> [f64; 3] {
-    m.map_or([0.0; 3], |m| {
-        [m.model(), m.kv, m.compute].map(|b| b.0 as f64 / MIB)
-    })
-}
-
-/// By how much a prediction is outside of what a number rounded down to `step` can stand for, as a share of it.
-fn error(predicted: f64, recorded: f64, step: f64) -> f64 {
-    if (recorded..recorded + step).contains(&predicted) {
-        0.0
-    } else {
-        (predicted - recorded) / recorded.max(1.0)
-    }
-}
-
-/// Weights and caches exact, compute buffers within 5 %, totals within 2 %.
+/// Weights and caches exact, compute buffers and totals within a thousandth.
 #[test]
 fn every_recorded_row_is_met() {
-    let (rows, shapes) = meet(ROWS, 0.05, 0.02);
+    let (rows, shapes) = meet(memory, 0.001, 0.001);
     assert!(rows >= 1000 && shapes >= 12);
 }
 
-/// What is known to be off, and by how much at most: weights and caches are exact there too.
+/// The planner's screening: compute buffers within 5 %, totals within 2 %.
 #[test]
-fn the_open_rows_are_not_further_off_than_known() {
-    let (rows, _) = meet(OPEN_ROWS, 0.26, 0.05);
-    assert_eq!(rows, 16);
+fn every_recorded_row_is_sketched() {
+    meet(sketch, 0.05, 0.02);
 }
 
+type Model =
+    fn(&ModelLayout, &Placement, &ContextParams, &Memories, &Corrections) -> Vec<DeviceMemory>;
+
 /// Holds every row against the model; returns how many rows of how many shapes.
-fn meet(text: &str, compute_bound: f64, total_bound: f64) -> (usize, usize) {
+fn meet(model: Model, compute_bound: f64, total_bound: f64) -> (usize, usize) {
     let mut layouts = BTreeMap::new();
     let mut worst = BTreeMap::<(String, &str, &str), f64>::new();
     let mut rows = 0;
-    for line in text.lines().skip(1) {
+    for line in ROWS.lines().skip(1) {
         let row = row(line);
         let layout = layouts
             .entry(row.shape.clone())
             .or_insert_with(|| layout(&row.shape));
-        let predicted = predict(
-            layout,
-            &row.placement,
-            &row.context,
-            &memories(&row.backend),
-        );
+        let memories = memories(&row.backend);
+        let none = Corrections::default();
+        let predicted = model(layout, &row.placement, &row.context, &memories, &none);
         let host = numbers(predicted.last());
         let device = numbers(predicted.first().filter(|_| predicted.len() > 1));
         for (place, got, want) in [("device", device, row.device), ("host", host, row.host)] {
@@ -209,53 +93,6 @@ fn meet(text: &str, compute_bound: f64, total_bound: f64) -> (usize, usize) {
     }
     println!("{rows} rows of {} shapes", layouts.len());
     (rows, layouts.len())
-}
-
-/// Several devices, as llama-fit-params prints them (MiB rounded down): two RPC servers on loopback addresses, and lavapipe
-/// more than once. With everything offloaded llama.cpp works on several micro-batches at once and keeps four copies of each
-/// input. With RPC llama-fit-params leaves the CPU's repacked weights out: the host's weights of that row are those of the
-/// H200's row with as many layers.
-#[test]
-fn several_devices_share_the_layers() {
-    let recorded = [
-        "qwen3-4b RPC 99 1,1: 1089 304 111; 1285 272 357; 304 0 26",
-        "qwen3-4b RPC 20 1,1: 561 160 71; 839 144 301; 1279 272 84",
-        "qwen3-4b RPC 99 3,1: 1597 448 111; 778 128 357; 304 0 26",
-        "qwen3-4b Vulkan 99 1,1: 1089 304 111; 981 272 131; 304 0 337",
-        "qwen3-4b Vulkan 99 1,1,1: 751 208 111; 677 192 131; 643 176 131; 304 0 337",
-        "llama3-8b Vulkan 99 1,1: 2113 272 148; 1879 240 180; 692 0 306",
-    ];
-    for line in recorded {
-        let (asked, expected) = line.split_once(": ").unwrap();
-        let [shape, name, layers, split] = asked.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("four words: {asked}");
-        };
-        let tensor_split: Vec<f64> = split.split(',').map(|s| s.parse().unwrap()).collect();
-        let backend = if name == "RPC" {
-            Backend::Rpc
-        } else {
-            Backend::Vulkan
-        };
-        let devices = (0..tensor_split.len()).map(|i| device(&format!("{name}{i}"), backend, 140));
-        let memories = machine(devices.collect());
-        let placement = Placement {
-            tensor_split,
-            ..Placement::layers(layers.parse().unwrap())
-        };
-        let predicted = predict(
-            &layout(shape),
-            &placement,
-            &ContextParams::default(),
-            &memories,
-        );
-        let mib = |m: &DeviceMemory| {
-            [m.model(), m.kv, m.compute]
-                .map(|b| (b.0 >> 20).to_string())
-                .join(" ")
-        };
-        let shown: Vec<String> = predicted.iter().map(mib).collect();
-        assert_eq!(shown.join("; "), expected, "{asked}");
-    }
 }
 
 /// The buffer lines of the log of the H200's run (`llama-bench-verbose-stderr.txt`): all layers, 512 tokens of context.
@@ -303,6 +140,35 @@ fn windows_do_not_grow_with_the_context() {
     };
     assert_eq!(kv(32768), (8 * 32768 + 40 * 1536) * 8192);
     assert_eq!(kv(65536) - kv(32768), 8 * 32768 * 8192);
+}
+
+/// DeepSeek-V2-Lite with `nextn_predict_layers` 1: its last layer stays in the file and counts for `-ngl` all the same
+/// (llama-fit-params of b11149, lavapipe, 8192 tokens).
+#[test]
+fn prediction_layers_take_nothing() {
+    let mut layout = layout("deepseek-v2-lite");
+    layout.tensors.retain(|t| t.layer != Some(26));
+    layout.layers[26].attention = None;
+    let context = ContextParams {
+        context: 8192,
+        ..ContextParams::default()
+    };
+    let memories = memories("vulkan");
+    let recorded = [
+        (99, [[7146.0, 234.0, 84.125], [2333.0, 0.0, 208.0]]),
+        (14, [[3318.0, 108.0, 196.875], [6161.0, 126.0, 208.0]]),
+    ];
+    for (layers, expected) in recorded {
+        let predicted = predict(&layout, &Placement::layers(layers), &context, &memories);
+        for (memory, want) in predicted.iter().zip(expected) {
+            let got = numbers(Some(memory));
+            let errors = [0, 1, 2].map(|i| error(got[i], want[i], 1.0));
+            assert!(
+                errors.iter().all(|error| *error == 0.0),
+                "{layers}: {got:?} {want:?}"
+            );
+        }
+    }
 }
 
 /// Case C36: the first half's experts in RAM leave the second device with all others.
@@ -380,9 +246,9 @@ fn runs_correct_compute_buffers_only() {
         compute: Bytes((plain[0].compute.0 as f64 * share) as u64),
     };
     let none = Corrections::default();
-    let learned = none
-        .with_run(&plain, &[seen(1.1)])
-        .with_run(&plain, &[seen(1.2)]);
+    let learned =
+        none.with_run(&plain, &memories, &[seen(1.1)])
+            .with_run(&plain, &memories, &[seen(1.2)]);
     let corrected = memory(&layout, &placement, &context, &memories, &learned);
     let ratio = corrected[0].compute.0 as f64 / plain[0].compute.0 as f64;
     assert!((ratio - 1.15).abs() < 1e-3, "{ratio}");
@@ -393,7 +259,43 @@ fn runs_correct_compute_buffers_only() {
     );
     assert_eq!(corrected[1], plain[1]);
     // A hundred times as much is another run, not a correction.
-    assert_eq!(learned.with_run(&plain, &[seen(100.0)]), learned);
+    assert_eq!(learned.with_run(&plain, &memories, &[seen(100.0)]), learned);
+}
+
+/// A compute buffer twice as large as predicted is told of where it is more than 2 % of what the device holds.
+#[test]
+fn a_run_far_from_its_prediction_is_told_of() {
+    let (placement, context, memories) = (
+        Placement::default(),
+        ContextParams::default(),
+        memories("cuda"),
+    );
+    let predicted = predict(&layout("qwen3-4b"), &placement, &context, &memories);
+    let [model, kv, compute] = [predicted[0].model(), predicted[0].kv, predicted[0].compute];
+    let log = |compute: u64| {
+        let own = BufferUse {
+            device: "CUDA0".to_owned(),
+            model,
+            context: kv,
+            compute: Bytes(compute),
+        };
+        // A mapped file's line says more than the host keeps.
+        let host = BufferUse {
+            device: "CPU_Mapped".to_owned(),
+            model: Bytes(1 << 40),
+            context: Bytes(0),
+            compute: Bytes(0),
+        };
+        [own, host]
+    };
+    assert_eq!(Difference::of(&predicted, &memories, &log(compute.0)), None);
+    let little = compute.0 + predicted[0].total().0 / 51;
+    assert_eq!(Difference::of(&predicted, &memories, &log(little)), None);
+    let twice = Difference::of(&predicted, &memories, &log(compute.0 * 2)).unwrap();
+    assert_eq!(twice.id, "CUDA0");
+    assert_eq!(twice.predicted, predicted[0].total());
+    assert_eq!(twice.observed.0, twice.predicted.0 + compute.0);
+    assert_eq!(Difference::of(&predicted, &memories, &[]), None);
 }
 
 /// Every class of the model is somewhere, once; tied embeddings twice.

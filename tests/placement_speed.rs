@@ -324,3 +324,33 @@ fn own_runs_outweigh_those_of_another_model() {
     let mean = error(&all.fit, &mixture, &moe(), |o| o.prompt);
     assert!(mean < 10.0, "{mean}");
 }
+
+/// A model that caches hold, and one whose runs were disturbed, say nothing of the machine's memories.
+#[test]
+fn runs_that_tell_nothing_of_memory_start_no_other_model() {
+    let (dense, mixture) = (layout("qwen3-4b"), layout("qwen3-30b-a3b"));
+    let sweep = records("h200-dense.jsonl", |run| run.starts_with("ngl"));
+    let mut small = dense.clone();
+    small.info.file_bytes = Bytes::mib(100);
+    let from_small = learned(&sweep, &mixture, std::slice::from_ref(&small));
+    assert!(
+        from_small.left_out[0].contains("caches hold a model"),
+        "{:?}",
+        from_small.left_out
+    );
+    let host = &from_small.fit.constants[&Constant::HostRead];
+    assert_eq!(host.status, Status::Assumed);
+
+    let mut disturbed = sweep;
+    for (i, run) in disturbed.iter_mut().enumerate() {
+        let slowed = if i % 3 == 0 { 9 } else { 1 };
+        run.samples_ns.iter_mut().for_each(|ns| *ns *= slowed);
+    }
+    let from_disturbed = learned(&disturbed, &mixture, std::slice::from_ref(&dense));
+    assert!(
+        from_disturbed.left_out[0].contains("apart from any one speed"),
+        "{:?}",
+        from_disturbed.left_out
+    );
+    assert!(from_disturbed.runs.is_empty());
+}

@@ -4,7 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::machine::{Gpu, gpus};
-use crate::domain::types::{Bytes, DeviceKind, Machine, RenderNodes, VulkanStatus};
+use crate::domain::telemetry::{AbsentSensor, SeriesId};
+use crate::domain::types::{Bytes, DeviceKind, Machine, PciAddress, RenderNodes, VulkanStatus};
+
+mod sensors;
 
 /// Load above this share of the logical processors means that others compute too: a fifth already shows in CPU runs.
 const BUSY_LOAD_SHARE: f64 = 0.2;
@@ -15,7 +18,7 @@ const LITTLE_RAM: Bytes = Bytes::gib(2);
 /// Free RAM that must remain beside a model that is loaded whole.
 const RAM_RESERVE: Bytes = Bytes::gib(1);
 
-/// CPU governors and power plans that hold clocks back, in lower case.
+/// CPU governors, power plans and profiles of the firmware that hold clocks back, in lower case.
 const SLOW_PLANS: &[&str] = &[
     "powersave",
     "power saver",
@@ -23,6 +26,9 @@ const SLOW_PLANS: &[&str] = &[
     "ondemand",
     "schedutil",
     "balanced",
+    "low-power",
+    "cool",
+    "quiet",
 ];
 
 /// Names of variables that hold something to be kept secret.
@@ -64,8 +70,19 @@ impl Finding {
     }
 }
 
-/// What the machine's readings do not hold. `None`: unknown, or asked about another machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A program that holds memory of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuUser {
+    /// The GPU.
+    pub pci: PciAddress,
+    /// Its name.
+    pub program: String,
+    /// What it holds there now.
+    pub vram: Bytes,
+}
+
+/// What the machine's readings do not hold. `None` or nothing: unknown, or asked about another machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// Value of `MESA_SHADER_CACHE_DISABLE`, where it is set.
     pub shader_cache_disabled: Option<String>,
@@ -75,6 +92,14 @@ pub struct Facts {
     pub data_dir_unwritable: Option<String>,
     /// Bytes the model asked about needs.
     pub model_needs: Option<Bytes>,
+    /// Programs on the GPUs, as far as this user may see.
+    pub gpu_users: Vec<GpuUser>,
+    /// What the sensors tell now.
+    pub readings: Vec<(SeriesId, f64)>,
+    /// Those that tell nothing.
+    pub absent_sensors: Vec<AbsentSensor>,
+    /// Temperatures at which drivers step in, °C.
+    pub critical: Vec<(SeriesId, f64)>,
 }
 
 /// Everything found, the worst first.
@@ -89,6 +114,7 @@ pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(vulkan(machine));
     found.extend(resizable_bar(machine));
     found.extend(data_dir(facts));
+    found.extend(sensors::findings(machine, facts));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     found
 }
@@ -110,7 +136,7 @@ fn power(machine: &Machine) -> Vec<Finding> {
         ));
     }
     if let Some(plan) = &machine.host.power_plan
-        && SLOW_PLANS.contains(&plan.to_ascii_lowercase().as_str())
+        && is_slow(plan)
     {
         found.push(Finding::new(
             Level::Warning,
@@ -120,6 +146,15 @@ fn power(machine: &Machine) -> Vec<Finding> {
         ));
     }
     found
+}
+
+/// A governor alone, or with the firmware's profile: `powersave (profile balanced)`.
+fn is_slow(plan: &str) -> bool {
+    let plan = plan.to_ascii_lowercase();
+    let parts = plan.split(" (profile ");
+    parts
+        .map(|part| part.trim_end_matches(')'))
+        .any(|part| SLOW_PLANS.contains(&part))
 }
 
 fn load(machine: &Machine) -> Option<Finding> {
@@ -361,6 +396,14 @@ mod tests {
             with(|m| m.host.power_plan = Some("Balanced".to_owned())),
             ["power-plan"]
         );
+        for (plan, slow) in [
+            ("performance (profile low-power)", true),
+            ("powersave (profile balanced)", true),
+            ("performance (profile balanced-performance)", false),
+        ] {
+            let found = with(|m| m.host.power_plan = Some(plan.to_owned()));
+            assert_eq!(!found.is_empty(), slow, "{plan}");
+        }
         assert_eq!(with(|m| m.host.load_1min_centi = Some(241)), ["load"]);
         assert!(with(|m| m.host.load_1min_centi = Some(240)).is_empty());
         assert_eq!(with(|m| m.host.ram_available = Bytes::gib(1)), ["ram"]);
@@ -399,6 +442,7 @@ mod tests {
             shader_cache_unwritable: Some("/home/x/.cache/mesa_shader_cache".to_owned()),
             data_dir_unwritable: Some("/data".to_owned()),
             model_needs: Some(Bytes::gib(12)),
+            ..Facts::default()
         };
         let mut machine = quiet_machine();
         machine.vulkan.entries = vec![card(&[(8192, true)])];

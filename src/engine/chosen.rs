@@ -1,7 +1,7 @@
 //! The placement that the last `flux plan --bench` of a model chose here: what searches start from, and what is served
 //! where stock does not run (paper section 5.4).
 
-use crate::domain::types::{Fingerprint, Goal, ModelInfo, RunOutcome, Settings};
+use crate::domain::types::{Fingerprint, Goal, ModelInfo, RunOutcome, Settings, Verdict};
 use crate::ports::{
     Notice, NoticeLevel, Session, SessionFilter, SessionKind, SessionLine, SessionState,
 };
@@ -25,14 +25,17 @@ pub struct Chosen {
     pub session: i64,
     /// What that session was asked, and where it measured.
     pub config: PlanConfig,
-    /// Stock ran there, so that the choice is also known to be faster than it for the session's goal.
+    /// Stock ran there.
     pub stock_runs: bool,
+    /// The choice was confirmed as faster than what else ran, for the session's goal.
+    pub is_improved: bool,
 }
 
 impl Chosen {
     /// Is this choice better than stock for `goal`? Where stock fails, for every goal; else it was judged for one.
     pub fn holds_for(&self, goal: Goal) -> bool {
-        !self.settings.is_stock() && (!self.stock_runs || self.config.request.goal == goal)
+        let judged = self.is_improved && self.config.request.goal == goal;
+        !self.settings.is_stock() && (!self.stock_runs || judged)
     }
 }
 
@@ -104,6 +107,7 @@ pub(super) fn read(session: &Session, ports: &Ports) -> Result<Option<Chosen>, J
         settings,
         session: session.id,
         config,
+        is_improved: document.verdict == Some(Verdict::Improved),
         stock_runs: stock.any(|r| matches!(r.outcome, RunOutcome::Valid { .. })),
     }))
 }
@@ -169,7 +173,8 @@ pub(super) fn start(
 
 /// The placement that a plan's benchmark chose, where it is known to be better than stock for this goal.
 fn start_chosen(known: Chosen, place: &mut Workplace, goal: Goal) -> Start {
-    if known.settings.is_stock() {
+    let nothing_gained = known.stock_runs && !known.is_improved;
+    if known.settings.is_stock() || nothing_gained {
         return Start::stock(Vec::new());
     }
     let (settings, session) = (&known.settings, known.session);

@@ -14,6 +14,11 @@ use super::models;
 /// The model asked about cannot be read.
 pub fn findings(model: Option<&Path>, ports: &Ports) -> Result<Vec<Finding>, JobError> {
     let mut facts = ports.probe.facts(&ports.data_dir);
+    for source in &mut ports.telemetry.sources() {
+        facts.readings.extend(source.sample());
+        facts.absent_sensors.extend(source.absent());
+        facts.critical.extend(source.critical());
+    }
     if let Some(model) = model {
         facts.model_needs = Some(models::needs(&ports.models.inspect(model)?).0);
     }

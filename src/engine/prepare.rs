@@ -233,6 +233,9 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     };
     let mut capabilities = place.capabilities();
     capabilities.partial_offload = keeps_weights_in_ram(&start, &place, ports)?;
+    capabilities
+        .bench_defaults
+        .extend(settings::defaults(&start)?);
     let offer = place
         .space
         .offer(&capabilities, &rules)

@@ -1,6 +1,6 @@
 //! `flux run`: the stored profile applied to llama-server, and why each setting is there (paper section 2.3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,7 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
     let launch = match &profile {
         Some(p) => {
             notices.extend(limit_of(p, ports)?);
+            notices.extend(other_goals(p, &candidates, fresh));
             p.server.clone()
         }
         None => without_profile(&current, &model, &runtime, ports, &mut notices)?,
@@ -135,6 +136,30 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         launch,
         profile,
         notices,
+    })
+}
+
+/// Which goals have a profile of their own, where the newest was taken.
+fn other_goals(
+    taken: &Profile,
+    candidates: &[Profile],
+    is_fresh: impl Fn(&Profile) -> bool,
+) -> Option<Notice> {
+    let others = candidates
+        .iter()
+        .filter(|p| p.goal != taken.goal && is_fresh(p));
+    let goals: BTreeSet<String> = others.map(|p| format!("--goal {}", p.goal)).collect();
+    let goals: Vec<String> = goals.into_iter().collect();
+    (!goals.is_empty()).then(|| {
+        info(
+            "other-goals",
+            &format!(
+                "profile {} is the newest, for the {} goal; {} has one too",
+                taken.id,
+                taken.goal,
+                goals.join(" or ")
+            ),
+        )
     })
 }
 
@@ -288,14 +313,20 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
     let confirmation_text = confirmation
         .as_ref()
         .map_or_else(|| "not stored".to_owned(), in_words);
+    let baseline = confirmation.map(|c| c.baseline).unwrap_or_default();
+    let start = start_of(&baseline, profile, ports)?;
     let explained = |i: Introduction| Explanation {
         describe: describe(&i.dimension, &space).to_owned(),
-        setting: i.dimension,
-        value: i.value,
         run_id: i.run.id,
         run_number: i.run.seq + 1,
         run_metric_text: measured(&i.run),
-        confirmation_text: confirmation_text.clone(),
+        // What both arms had was confirmed where it was chosen.
+        confirmation_text: match baseline.0.get(&i.dimension) {
+            Some(value) if *value == i.value => start.clone(),
+            _ => confirmation_text.clone(),
+        },
+        setting: i.dimension,
+        value: i.value,
     };
     Ok(ports
         .store
@@ -303,6 +334,24 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .into_iter()
         .map(explained)
         .collect())
+}
+
+/// What confirmed the baseline that a search started from, in words.
+fn start_of(baseline: &Settings, profile: &Profile, ports: &Ports) -> Result<String, JobError> {
+    let in_both = "in both arms of its confirmation".to_owned();
+    let mut chosen = ports.store.profiles()?.into_iter().filter(|p| {
+        p.settings == *baseline
+            && p.fingerprint == profile.fingerprint
+            && p.model_digest == profile.model_digest
+    });
+    let Some(earlier) = chosen.next() else {
+        return Ok(in_both);
+    };
+    let verdict = ports.store.confirmation_of(earlier.id)?;
+    let stored = verdict.and_then(|v| serde_json::from_value::<Confirmation>(v.detail).ok());
+    Ok(stored.map_or(in_both, |c| {
+        format!("{} (session {})", in_words(&c), earlier.session)
+    }))
 }
 
 /// What a run measured: every test's mean rate.

@@ -1,11 +1,13 @@
 //! `flux scan`: this machine, its builds, its fingerprint, and what changed since the last time (paper section 2.2).
 
+use std::path::{Path, PathBuf};
+
 use crate::domain::doctor::is_secret;
 use crate::domain::fingerprint::{diff, fingerprint};
 use crate::domain::machine::{Gpu, gpus};
 use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::types::{FieldChange, Fingerprint, Machine, Runtime};
-use crate::ports::{Notice, NoticeLevel};
+use crate::ports::{Notice, NoticeLevel, PortResult};
 
 use super::{Ports, bandwidth};
 
@@ -65,6 +67,16 @@ pub fn scan(ports: &Ports) -> Scan {
         changes,
         notices,
     }
+}
+
+/// Writes a scan down into `dir` with what the sensors read, secrets hidden, and returns its file.
+///
+/// # Errors
+/// The folder holds something already, or cannot be written.
+pub fn export(scan: &Scan, dir: &Path, ports: &Ports) -> PortResult<PathBuf> {
+    let file = ports.probe.export(&scan.machine, &scan.runtimes, dir)?;
+    ports.telemetry.capture(dir)?;
+    Ok(file)
 }
 
 /// What changed since the last scan; `None` for a first one. A folder that cannot be written never spoils a scan.

@@ -85,6 +85,22 @@ const SAID_TWICE: [(&str, &str); 5] = [
     ("-fa", "--flash-attn"),
 ];
 
+/// Values that a placement sets already, by llama-bench's flag: they are nothing to try.
+///
+/// # Errors
+/// A placement that is none.
+pub fn defaults(settings: &Settings) -> Result<BTreeMap<String, String>, JobError> {
+    let placed = placement(settings)?.map(|words| words.context);
+    Ok(placed.map_or_else(BTreeMap::new, |context| {
+        let of = |flag: &str, value: &dyn ToString| (flag.to_owned(), value.to_string());
+        BTreeMap::from([
+            of("--ubatch-size", &context.micro_batch),
+            of("--batch-size", &context.batch),
+            of("--cache-type-k", &context.type_k),
+        ])
+    }))
+}
+
 /// Takes out of a placement's arguments what the search sets: llama-bench measures both values of a flag given twice.
 fn give_way(placement: &mut Vec<String>, own: &[String]) {
     for (short, long) in SAID_TWICE {

@@ -172,7 +172,11 @@ impl Work {
 
     fn tick(&mut self) {
         let begun = self.clock.elapsed();
-        let readings = self.read(|source| source.sample());
+        let is_measured = self.watch.session().is_some();
+        let readings = self.read(|source| {
+            source.measuring(is_measured);
+            source.sample()
+        });
         let now = self.clock.elapsed();
         self.schedule.made(now);
         let cost = now.saturating_sub(begun);

@@ -68,6 +68,8 @@ pub(super) fn is_encoder(architecture: &str) -> bool {
 pub(super) struct Blocks {
     /// In order, without the inner width of the feed-forward part.
     pub(super) layers: Vec<LayerShape>,
+    /// How many of the last ones are never loaded.
+    pub(super) predicted: u64,
     /// The header says what its caches hold.
     pub(super) cache_known: bool,
     /// What it leaves open.
@@ -118,13 +120,14 @@ impl Blocks {
         }
         if reader.predicted > 0 {
             notices.push(format!(
-                "the last {} of {} layers predict further tokens; llama.cpp loads them only where asked to",
+                "the last {} of {} layers predict further tokens; llama.cpp leaves them in the file, so they are not counted",
                 reader.predicted, keys.layers
             ));
         }
         let layers = reader.layers(&mut notices);
         Ok(Self {
             layers,
+            predicted: reader.predicted,
             cache_known,
             notices,
         })
@@ -139,11 +142,12 @@ impl Blocks {
     }
 }
 
-/// Layers at the end that predict further tokens: ordinary contexts keep no cache for them.
+/// Layers at the end that predict further tokens: neither their weights nor a cache are kept for ordinary contexts
+/// (`llama_model_params::load_mtp`, `TENSOR_SKIP`).
 fn predicted_layers(keys: Keys<'_>) -> u64 {
     let predicted = keys.number("nextn_predict_layers").unwrap_or(0);
-    // A model of such layers alone has no others to keep.
-    if predicted < u64::from(keys.layers) {
+    // A model of such layers alone has no others to keep; granite-switch has a router in their place.
+    if predicted < u64::from(keys.layers) && keys.architecture != "graniteswitch" {
         predicted
     } else {
         0

@@ -26,7 +26,9 @@ pub(super) fn of(model: &Model) -> PortResult<ModelLayout> {
         |why: String| PortError::new(format!("{why}{}", place())).hint("download the file again");
     let keys = Keys::new(first, &info.architecture, layers).map_err(wrong)?;
     let mut blocks = Blocks::read(keys).map_err(wrong)?;
-    let tensors = entries(&model.headers, &info.architecture, &blocks.layers);
+    let loaded = blocks.layers.len() as u64 - blocks.predicted;
+    let mut tensors = entries(&model.headers, &info.architecture, &blocks.layers);
+    tensors.retain(|t| t.layer.is_none_or(|layer| u64::from(layer) < loaded));
     for tensor in &tensors {
         add_width(&mut blocks.layers, tensor);
     }

@@ -21,7 +21,7 @@ mod windows;
 use std::path::{Path, PathBuf};
 
 use crate::domain::placement::layout::ModelLayout;
-use crate::domain::types::{ModelInfo, ModelListing};
+use crate::domain::types::{ModelInfo, ModelKind, ModelListing};
 use crate::ports::{CancelToken, Models, PortResult, SynthRequest};
 
 pub use error::HeaderError;
@@ -51,6 +51,13 @@ impl Models for GgufModels {
 
     fn layout(&self, path: &Path) -> PortResult<ModelLayout> {
         layout::of(&Model::open(path)?)
+    }
+
+    fn projector(&self, model: &Path) -> Option<ModelInfo> {
+        let beside = split::projectors_beside(model).into_iter();
+        let read = beside.filter_map(|path| self.inspect(&path).ok());
+        read.filter(|info| info.kind == ModelKind::Projector)
+            .max_by_key(|info| info.tensor_bytes)
     }
 
     fn list(&self, dir: &Path) -> PortResult<Vec<ModelListing>> {

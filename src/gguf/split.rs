@@ -103,9 +103,7 @@ fn only_model_in(dir: &Path) -> PortResult<Vec<PathBuf>> {
     let shown = dir.display();
     let entries = fs::read_dir(dir)
         .map_err(|e| PortError::caused(format!("cannot read folder: {shown}"), &e))?;
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| has_gguf_extension(path) && path.is_file())
+    let mut found: Vec<PathBuf> = ggufs(entries)
         .filter(|path| !named_projector(path))
         .collect();
     found.sort();
@@ -131,6 +129,38 @@ fn only_model_in(dir: &Path) -> PortResult<Vec<PathBuf>> {
         ))
         .hint(format!("for example {}", many[0].display()))),
     }
+}
+
+/// Files named as projectors in the folder of `model` (case C35); none where it holds several models, which could be any's.
+pub(super) fn projectors_beside(model: &Path) -> Vec<PathBuf> {
+    let folder = if model.is_dir() {
+        Some(model)
+    } else {
+        model.parent()
+    };
+    // The folder of a bare file name is the working folder.
+    let folder = folder.map(|f| {
+        if f.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            f
+        }
+    });
+    let lone = folder.filter(|folder| only_model_in(folder).is_ok());
+    let entries = lone.and_then(|folder| fs::read_dir(folder).ok());
+    entries
+        .map(|entries| {
+            ggufs(entries)
+                .filter(|path| named_projector(path))
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+fn ggufs(entries: fs::ReadDir) -> impl Iterator<Item = PathBuf> {
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| has_gguf_extension(path) && path.is_file())
 }
 
 /// llama.cpp's naming of projector files.

@@ -3,7 +3,6 @@
 mod bandwidth;
 mod cancel;
 mod history;
-mod oracle;
 mod placements;
 mod servers;
 mod store;
@@ -26,7 +25,6 @@ use crate::domain::types::{
 pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
-pub use oracle::{MemoryOracle, MemoryQuestion};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
 pub use store::*;
@@ -154,6 +152,15 @@ pub trait TelemetrySource: Send {
         Vec::new()
     }
 
+    /// Whether somebody measures from now on; until it is told, somebody does. In between, a device that could fall asleep
+    /// is left alone long enough for that (case C27).
+    fn measuring(&mut self, _measuring: bool) {}
+
+    /// Temperatures at which the device's driver steps in, °C.
+    fn critical(&self) -> Vec<(SeriesId, f64)> {
+        Vec::new()
+    }
+
     /// Sensors that it looked for and cannot use, as far as it knows by now.
     fn absent(&self) -> Vec<AbsentSensor> {
         Vec::new()
@@ -164,6 +171,14 @@ pub trait TelemetrySource: Send {
 pub trait Telemetry: Send + Sync {
     /// Every owner of sensors here, opened anew.
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
+
+    /// Writes down what they read, below `dir`, so that another machine can replay it. A GPU that sleeps is woken for it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    fn capture(&self, _dir: &Path) -> PortResult<()> {
+        Ok(())
+    }
 }
 
 /// Starts one llama-bench process and waits for it. A failed run is an outcome, not an error.
@@ -191,6 +206,9 @@ pub trait Models: Send + Sync {
     /// # Errors
     /// As `inspect`, or the file is no model with layers.
     fn layout(&self, path: &Path) -> PortResult<ModelLayout>;
+
+    /// The projector that lies beside a model, of several the largest; only where the folder holds no other model.
+    fn projector(&self, model: &Path) -> Option<ModelInfo>;
 
     /// Every GGUF file below `dir`, broken ones with what is wrong.
     ///

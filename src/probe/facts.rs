@@ -1,20 +1,24 @@
-//! What the machine's readings do not hold: which folders cannot be written, what turns the shader cache off.
+//! What the machine's readings do not hold: which folders cannot be written, what turns the shader cache off, who uses the GPUs.
 
 use std::path::{Path, PathBuf};
 
 use crate::domain::doctor::Facts;
+use crate::system_root::SystemRoot;
+
+use super::gpu_users::gpu_users;
 
 /// Mesa's folder below the cache folder.
 const MESA_CACHE: &str = "mesa_shader_cache";
 
 /// Facts about this process on this machine.
-pub fn facts(data_dir: &Path) -> Facts {
+pub(super) fn facts(root: &SystemRoot, data_dir: &Path) -> Facts {
     let unwritable = |dir: PathBuf| (!writable(&dir)).then(|| dir.display().to_string());
     Facts {
         shader_cache_disabled: std::env::var("MESA_SHADER_CACHE_DISABLE").ok(),
         shader_cache_unwritable: shader_cache().and_then(unwritable),
         data_dir_unwritable: unwritable(data_dir.to_owned()),
-        model_needs: None,
+        gpu_users: gpu_users(root),
+        ..Facts::default()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::doctor::Facts;
 use crate::domain::types::{Host, Machine, Runtime};
 use crate::ports::{MachineProbe, PortError, PortResult};
 
-use super::MACHINE_FILE;
+use super::{MACHINE_FILE, SystemRoot};
 
 /// Where the repository keeps its exported machines: a bare name is looked up here too.
 const FIXTURES: &str = "tests/fixtures/machines";
@@ -17,6 +17,7 @@ const FIXTURES: &str = "tests/fixtures/machines";
 #[derive(Debug, Clone)]
 pub struct FixtureProbe {
     machine: Machine,
+    folder: PathBuf,
 }
 
 impl FixtureProbe {
@@ -39,7 +40,13 @@ impl FixtureProbe {
         })?;
         Ok(Self {
             machine: parse(&text, &path)?,
+            folder: path.parent().map(Path::to_owned).unwrap_or_default(),
         })
+    }
+
+    /// Where its sensors' files lie, as far as they were exported.
+    pub fn root(&self) -> SystemRoot {
+        SystemRoot::at(&self.folder)
     }
 
     /// The llama.cpp builds the export names; their folders are not on this machine.

@@ -11,7 +11,7 @@ use crate::domain::doctor::is_secret;
 use crate::domain::environment::is_switch;
 use crate::domain::types::{Bytes, Host, RenderNodes};
 
-use super::system_root::{SystemRoot, file_name, read};
+use crate::system_root::{SystemRoot, file_name, read};
 
 /// Stands for such a value.
 const SECRET: &str = "(secret, not shown)";

@@ -5,17 +5,17 @@
 mod export;
 mod facts;
 mod fixture;
+mod gpu_users;
 mod host;
 mod reader;
 mod sources;
 mod system_gpus;
-mod system_root;
 pub mod vulkan;
 
+pub use crate::system_root::SystemRoot;
 pub use export::export;
 pub use fixture::FixtureProbe;
 pub use reader::MachineReader;
-pub use system_root::SystemRoot;
 
 /// The file of an exported machine.
 pub const MACHINE_FILE: &str = "machine.json";

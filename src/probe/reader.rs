@@ -6,8 +6,8 @@ use crate::domain::doctor::Facts;
 use crate::domain::types::{Host, Machine, Runtime, VulkanReport};
 use crate::ports::{MachineProbe, PortResult};
 
-use super::system_root::SystemRoot;
 use super::{facts, host, sources, system_gpus, vulkan};
+use crate::system_root::SystemRoot;
 
 /// Reads this machine each time it is asked.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +52,7 @@ impl MachineProbe for MachineReader {
     }
 
     fn facts(&self, data_dir: &Path) -> Facts {
-        facts::facts(data_dir)
+        facts::facts(&self.root, data_dir)
     }
 
     fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {

@@ -1,12 +1,12 @@
 //! Which telemetry can be read here (design section 6): the status of each source, no sampling.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::domain::machine::{VENDOR_AMD, VENDOR_NVIDIA};
+use crate::domain::machine::{VENDOR_AMD, VENDOR_INTEL, VENDOR_NVIDIA};
 use crate::domain::types::{SystemGpu, TelemetrySourceStatus};
 
-use super::system_root::SystemRoot;
+use crate::system_root::SystemRoot;
 
 /// Where NVIDIA's driver puts its management library.
 const NVML: [&str; 6] = [
@@ -17,15 +17,18 @@ const NVML: [&str; 6] = [
     "usr/lib/wsl/lib/libnvidia-ml.so.1",
     "Windows/System32/nvml.dll",
 ];
-/// amdgpu's board power, newer and older name.
-const AMD_POWER: [&str; 2] = ["power1_average", "power1_input"];
+/// amdgpu's board power, by chip and kernel, and what kind of value it is (case C23).
+const AMD_POWER: [(&str, &str); 2] = [("power1_average", "average"), ("power1_input", "instant")];
+/// Energy counters of Intel's drivers.
+const INTEL_ENERGY: [&str; 2] = ["energy1_input", "energy2_input"];
 /// CPU package energy counter.
 const RAPL: &str = "sys/class/powercap/intel-rapl:0/energy_uj";
 
 /// The status of every source that could exist here.
 pub(super) fn sources(root: &SystemRoot, gpus: &[SystemGpu]) -> Vec<TelemetrySourceStatus> {
-    let mut found = vec![status("sysinfo", true, "CPU load, RAM")];
+    let mut found = vec![status("sysinfo", true, "CPU load, RAM, disk reads")];
     found.extend(gpus.iter().filter_map(|gpu| amdgpu(root, gpu)));
+    found.extend(gpus.iter().filter_map(|gpu| intel(root, gpu)));
     let nvidia = gpus.iter().find(|g| g.vendor_id == VENDOR_NVIDIA);
     let library = NVML.iter().any(|path| root.path(path).exists());
     if library || nvidia.is_some() {
@@ -56,12 +59,12 @@ fn amdgpu(root: &SystemRoot, gpu: &SystemGpu) -> Option<TelemetrySourceStatus> {
     if gpu.vendor_id != VENDOR_AMD {
         return None;
     }
-    let monitors = root.list(&format!("sys/bus/pci/devices/{}/hwmon", gpu.pci));
+    let monitors = monitors(root, gpu);
     let power = AMD_POWER
         .into_iter()
-        .find(|file| monitors.iter().any(|dir| readable(&dir.join(file))));
+        .find(|(file, _)| monitors.iter().any(|dir| readable(&dir.join(file))));
     let found = match power {
-        Some(file) => status("amdgpu", true, &format!("board power ({file})")),
+        Some((file, kind)) => status("amdgpu", true, &format!("board power, {kind} ({file})")),
         None if monitors.is_empty() => status("amdgpu", false, "no hwmon: is amdgpu bound?"),
         None => status("amdgpu", false, "hwmon without a power reading"),
     };
@@ -69,6 +72,27 @@ fn amdgpu(root: &SystemRoot, gpu: &SystemGpu) -> Option<TelemetrySourceStatus> {
         pci: Some(gpu.pci),
         ..found
     })
+}
+
+/// Case C26: power is made of energy counters, which few of the integrated GPUs have.
+fn intel(root: &SystemRoot, gpu: &SystemGpu) -> Option<TelemetrySourceStatus> {
+    if gpu.vendor_id != VENDOR_INTEL {
+        return None;
+    }
+    let monitors = monitors(root, gpu);
+    let exists = |file: &&&str| monitors.iter().any(|dir| dir.join(file).exists());
+    let found = match INTEL_ENERGY.iter().find(exists) {
+        Some(_) => status("intel", true, "energy counter, power made of it"),
+        None => status("intel", false, "no energy counter"),
+    };
+    Some(TelemetrySourceStatus {
+        pci: Some(gpu.pci),
+        ..found
+    })
+}
+
+fn monitors(root: &SystemRoot, gpu: &SystemGpu) -> Vec<PathBuf> {
+    root.list(format!("sys/bus/pci/devices/{}/hwmon", gpu.pci))
 }
 
 fn rapl(root: &SystemRoot) -> Option<TelemetrySourceStatus> {
@@ -106,6 +130,25 @@ mod tests {
         }
     }
 
+    /// The rest is read as ever, and the line says what is missing.
+    #[test]
+    fn c25_a_missing_management_library_is_a_line_and_no_failure() {
+        let tree = tempfile::tempdir().unwrap();
+        let found = sources(
+            &SystemRoot::at(tree.path()),
+            &[gpu(VENDOR_NVIDIA), gpu(VENDOR_AMD)],
+        );
+        let nvml = found.iter().find(|s| s.source == "nvml").unwrap();
+        assert_eq!(
+            (nvml.available, nvml.detail.as_str()),
+            (
+                false,
+                "libnvidia-ml.so.1 not found: it comes with NVIDIA's driver"
+            )
+        );
+        assert_eq!(found.len(), 3);
+    }
+
     #[test]
     fn amd_power_is_found_under_either_name_and_nvml_by_its_library() {
         let tree = tempfile::tempdir().unwrap();
@@ -130,6 +173,13 @@ mod tests {
             .join("sys/bus/pci/devices/0000:03:00.0/hwmon/hwmon4");
         fs::create_dir_all(&monitor).unwrap();
         fs::write(monitor.join("power1_input"), "23000000\n").unwrap();
+        assert_eq!(
+            sources(&root, &[gpu(VENDOR_AMD)])[1].detail,
+            "board power, instant (power1_input)"
+        );
+        assert_eq!(lines(VENDOR_INTEL)[1], line("intel", false));
+        fs::write(monitor.join("energy2_input"), "7\n").unwrap();
+        assert_eq!(lines(VENDOR_INTEL)[1], line("intel", true));
         let rapl = tree.path().join("sys/class/powercap/intel-rapl:0");
         fs::create_dir_all(&rapl).unwrap();
         fs::write(rapl.join("energy_uj"), "1\n").unwrap();

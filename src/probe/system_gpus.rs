@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::domain::machine::VENDOR_AMD;
 use crate::domain::types::{Bytes, SystemGpu};
 
-use super::system_root::{SystemRoot, file_name, read, read_number};
+use crate::system_root::{SystemRoot, file_name, read, read_number};
 
 /// PCI base class of display controllers.
 const CLASS_DISPLAY: u64 = 0x03;
@@ -44,7 +44,7 @@ fn gpu(root: &SystemRoot, dir: &Path) -> Option<SystemGpu> {
         revision: id("revision"),
         driver_version: kernel_driver
             .as_ref()
-            .and_then(|name| read(&root.path(&format!("sys/module/{name}/version")))),
+            .and_then(|name| read(&root.path(format!("sys/module/{name}/version")))),
         kernel_driver,
         vram: number("mem_info_vram_total").map(Bytes),
     })

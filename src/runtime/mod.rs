@@ -8,6 +8,5 @@ pub mod failure;
 pub mod identify;
 pub mod install;
 pub mod log;
-pub mod oracle;
 pub mod process;
 pub mod server;

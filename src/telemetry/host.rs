@@ -1,25 +1,62 @@
-//! Processor and RAM, on every system.
+//! Processor, RAM and disks, on every system.
 
-use sysinfo::{MemoryRefreshKind, System};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sysinfo::{DiskRefreshKind, Disks, MemoryRefreshKind, System};
 
 use crate::domain::telemetry::{HOST, Metric, SeriesId};
-use crate::ports::TelemetrySource;
+use crate::ports::{Clock, TelemetrySource};
 
 /// The machine as a whole.
 pub struct HostSource {
     system: System,
-    /// Load is work since the reading before: the first has none.
-    has_before: bool,
+    disks: Option<Disks>,
+    /// When it was read before: load and rates are between two readings.
+    before: Option<Duration>,
+    clock: Arc<dyn Clock>,
 }
 
 impl HostSource {
     /// Opens it; `None` on a system that tells nothing.
-    pub fn open() -> Option<Self> {
+    pub fn open(clock: Arc<dyn Clock>) -> Option<Self> {
+        let disks = Disks::new_with_refreshed_list_specifics(reads());
         System::new().ok().map(|system| Self {
             system,
-            has_before: false,
+            // Containers list mounts of which no device can be found: no reads are known, not none.
+            disks: disks.ok().filter(|disks| total(disks) > 0),
+            before: None,
+            clock,
         })
     }
+
+    /// Bytes read in a second since the reading before, from every disk that holds a file system.
+    fn disk_reads(&mut self, secs: Option<f64>) -> Option<f64> {
+        let disks = self.disks.as_mut()?;
+        let before = total(disks);
+        for disk in disks.iter_mut() {
+            disk.refresh_specifics(reads());
+        }
+        let read = total(disks).checked_sub(before)?;
+        secs.filter(|secs| *secs > 0.0)
+            .map(|secs| read as f64 / secs)
+    }
+}
+
+/// Counters alone: sizes of network drives may take long.
+fn reads() -> DiskRefreshKind {
+    DiskRefreshKind::nothing().with_io_usage()
+}
+
+/// Bytes read since the start of the system; a disk that is mounted twice counts once.
+fn total(disks: &Disks) -> u64 {
+    let by_device: BTreeMap<OsString, u64> = disks
+        .iter()
+        .map(|disk| (disk.name().to_owned(), disk.usage().total_read_bytes))
+        .collect();
+    by_device.values().sum()
 }
 
 impl TelemetrySource for HostSource {
@@ -31,15 +68,25 @@ impl TelemetrySource for HostSource {
         self.system.refresh_cpu_usage();
         self.system
             .refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
-        let has_before = std::mem::replace(&mut self.has_before, true);
-        let load = has_before.then(|| f64::from(self.system.global_cpu_usage()));
+        let now = self.clock.elapsed();
+        let secs = self
+            .before
+            .replace(now)
+            .map(|before| now.saturating_sub(before).as_secs_f64());
+        let reads = self.disk_reads(secs);
+        let load = secs.map(|_| f64::from(self.system.global_cpu_usage()));
         let total = self.system.total_memory();
         let used = (total > 0).then(|| total.saturating_sub(self.system.available_memory()) as f64);
         let of_host = |metric| SeriesId {
             source: HOST.to_owned(),
             metric,
         };
-        [(Metric::CpuLoad, load), (Metric::RamUsed, used)]
+        let known = [
+            (Metric::CpuLoad, load),
+            (Metric::RamUsed, used),
+            (Metric::DiskRead, reads),
+        ];
+        known
             .into_iter()
             .filter_map(|(metric, value)| Some((of_host(metric), value?)))
             .collect()
@@ -49,10 +96,24 @@ impl TelemetrySource for HostSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::types::Timestamp;
+
+    /// No time passes: no rate is known.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn elapsed(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
 
     #[test]
     fn this_machine_s_ram_and_load_are_in_their_bounds() {
-        let mut source = HostSource::open().unwrap();
+        let mut source = HostSource::open(Arc::new(Stopped)).unwrap();
         let metrics = |sample: &[(SeriesId, f64)]| -> Vec<Metric> {
             sample.iter().map(|(series, _)| series.metric).collect()
         };

@@ -1,20 +1,68 @@
 //! Sensors of this machine (design section 6). A further kind of GPU is a further [`TelemetrySource`] in [`Sensors`].
 
+mod amdgpu;
+mod counter;
+mod files;
+mod gpu;
 mod host;
+mod intel;
+mod rapl;
+mod sensor;
 
-use crate::ports::{Telemetry, TelemetrySource};
+use std::path::Path;
+use std::sync::Arc;
 
+use crate::ports::{Clock, PortError, PortResult, Telemetry, TelemetrySource};
+use crate::system_root::SystemRoot;
+
+pub use amdgpu::AmdGpu;
 pub use host::HostSource;
+pub use intel::IntelGpu;
+pub use rapl::Rapl;
 
-/// Every sensor Flux can read here.
-#[derive(Debug, Clone, Copy)]
-pub struct Sensors;
+use files::Files;
+
+/// Every sensor Flux can read here, or below the root of a captured machine.
+pub struct Sensors {
+    root: SystemRoot,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sensors {
+    /// Those below `root`; the host's load, RAM and disks stay this machine's.
+    pub fn new(root: SystemRoot, clock: Arc<dyn Clock>) -> Self {
+        Self { root, clock }
+    }
+
+    /// The sources that are files of the kernel.
+    fn of_kernel(&self, files: &Files) -> Vec<Box<dyn TelemetrySource>> {
+        let mut found: Vec<Box<dyn TelemetrySource>> = Vec::new();
+        found.extend(AmdGpu::open(files, &self.clock).into_iter().map(boxed));
+        found.extend(IntelGpu::open(files, &self.clock).into_iter().map(boxed));
+        found.extend(Rapl::open(files, &self.clock).map(boxed));
+        found
+    }
+}
 
 impl Telemetry for Sensors {
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
-        HostSource::open()
-            .map(|source| Box::new(source) as Box<dyn TelemetrySource>)
-            .into_iter()
-            .collect()
+        let mut found = self.of_kernel(&Files::of(&self.root));
+        found.extend(HostSource::open(Arc::clone(&self.clock)).map(boxed));
+        found
     }
+
+    fn capture(&self, dir: &Path) -> PortResult<()> {
+        let files = Files::of(&self.root);
+        self.of_kernel(&files);
+        files.copy_to(dir).map_err(|e| {
+            PortError::caused(
+                format!("the sensors cannot be exported to {}", dir.display()),
+                &e,
+            )
+        })
+    }
+}
+
+fn boxed<S: TelemetrySource + 'static>(source: S) -> Box<dyn TelemetrySource> {
+    Box::new(source)
 }

@@ -1,7 +1,7 @@
 //! `flux plan`: where each tensor should live, predicted or measured.
 
 use crate::cli::args::Plan;
-use crate::cli::error::CliResult;
+use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::Output;
 use crate::cli::render::placement;
@@ -16,6 +16,11 @@ use super::open::Place;
 /// As [`plan::predicted`] and the job.
 pub fn run(args: Plan, place: &Place, output: &Output) -> CliResult {
     let document = if args.bench {
+        if args.machine.machine.is_some() {
+            return Err(CliError::usage(
+                "--bench measures this machine: it cannot measure the one of --machine",
+            ));
+        }
         let ports = place.measure(&args.machine, output)?;
         let mut jobs = Jobs::start(ports)?;
         let request = Box::new(request(args));

@@ -15,7 +15,7 @@ use crate::domain::types::{Bytes, Fingerprint};
 use crate::engine::Ports;
 use crate::engine::bandwidth::BandwidthAsked;
 use crate::engine::message::Command;
-use crate::engine::scan::{Scan, scan};
+use crate::engine::scan::{self, Scan, scan};
 
 use super::open::Place;
 
@@ -55,7 +55,7 @@ fn measure(args: &args::Scan, ports: &Ports, output: &Output) -> CliResult<Bandw
 }
 
 fn export(scan: &Scan, dir: &Path, ports: &Ports, output: &Output) -> CliResult {
-    let path = ports.probe.export(&scan.machine, &scan.runtimes, dir)?;
+    let path = scan::export(scan, dir, ports)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     Ok(())
 }

@@ -3,12 +3,18 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
-use crate::domain::text::{clean, moment, shell_command};
+use crate::domain::text::{capitalised, clean, moment, shell_command};
 use crate::engine::run::{Explanation, RunPlan};
 
 /// The command to paste.
 pub fn command(plan: &RunPlan) -> String {
     shell_command(&plan.env, &plan.argv)
+}
+
+/// Why there is nothing to explain: stock, or what runs where stock does not.
+fn without_profile(plan: &RunPlan) -> String {
+    let why = plan.notices.iter().map(|n| capitalised(&clean(&n.text)));
+    why.map(|line| format!("{line}\n")).collect()
 }
 
 /// Each setting with its evidence, then the command.
@@ -25,7 +31,7 @@ pub fn explanation(plan: &RunPlan, style: Style) -> String {
                 if profile.simulated { ", simulated" } else { "" }
             ))
         ),
-        None => "No profile for this model on this machine: stock settings. `flux tune` looks for one.\n".to_owned(),
+        None => without_profile(plan),
     };
     let session = plan.profile.as_ref().map_or(0, |p| p.session);
     for entry in &plan.explanation {
@@ -54,6 +60,8 @@ fn setting(entry: &Explanation, session: i64, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::ports::{Notice, NoticeLevel};
+
     use super::*;
     use crate::domain::types::{Goal, Launch, Profile, Settings, Timestamp};
     use std::collections::BTreeMap;
@@ -115,10 +123,15 @@ mod tests {
             &RunPlan {
                 profile: None,
                 explanation: vec![],
+                notices: vec![Notice {
+                    level: NoticeLevel::Info,
+                    code: "no-profile".to_owned(),
+                    text: "no profile: stock settings".to_owned(),
+                }],
                 ..plan()
             },
             Style::PLAIN,
         );
-        assert!(text.contains("stock settings"), "{text}");
+        assert!(text.starts_with("No profile: stock settings\n"), "{text}");
     }
 }

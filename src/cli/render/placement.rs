@@ -17,8 +17,13 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
     let mut text = match &document.chosen {
         Some(chosen) => headline(chosen, document, style),
         None => format!(
-            "{}\n",
-            style.heading("No placement of this model fits the memory that may be used")
+            "{}\n{}",
+            style.heading("No placement of this model fits the memory that may be used"),
+            document
+                .nothing_fits
+                .iter()
+                .map(|why| format!("  With everything in RAM: {}\n", clean(why)))
+                .collect::<String>()
         ),
     };
     if let Some(bench) = &document.bench {
@@ -238,7 +243,6 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
             clean(&confirmation.reason)
         );
     }
-    let _ = writeln!(text, "\n{}", style.heading(&clean(&bench.reason)));
     if let Some(profile) = bench.profile {
         let _ = writeln!(
             text,

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
 use crate::domain::text::{
-    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_words, span,
+    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
+    span,
 };
-use crate::domain::types::{RunOutcome, TestSamples};
+use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
@@ -128,13 +129,23 @@ fn raw_output(run: &StoredRun) -> String {
     text
 }
 
+/// `Micro-batch 1024 against stock`.
+fn against(verdict: &StoredVerdict) -> String {
+    let settings = settings_words(&verdict.settings);
+    let baseline = verdict.detail.get("baseline").cloned();
+    match baseline.and_then(|b| serde_json::from_value::<Settings>(b).ok()) {
+        Some(baseline) => format!("{settings} against {}", settings_phrase(&baseline)),
+        None => settings,
+    }
+}
+
 fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
     let mut text = String::new();
     for verdict in verdicts {
         let title = format!(
             "Verdict {} on {}: {}",
             verdict.id,
-            settings_words(&verdict.settings),
+            against(verdict),
             verdict.verdict
         );
         let _ = writeln!(text, "\n{}", style.heading(&title));

@@ -101,6 +101,14 @@ impl Placement {
         }
     }
 
+    /// Does llama.cpp work on several micro-batches at once (`pipeline_parallel`)? Only with several devices, everything
+    /// offloaded and no tensor taken off.
+    pub fn is_pipelined(&self, n_layer: u32, devices: usize) -> bool {
+        let all = self.offloaded(n_layer, devices) > n_layer;
+        let whole = self.n_cpu_moe == 0 && self.host_tensors.is_empty();
+        devices > 1 && all && whole && !self.kv_on_host
+    }
+
     /// Device of a block (`n_layer` stands for the output), by llama.cpp's rule: the first `n_layer + 1 − n_gpu_layers`
     /// stay in RAM; the others go to the first device whose cumulative share exceeds their place among the offloaded ones
     /// (`load_tensors` of llama-model.cpp).

@@ -45,3 +45,17 @@ pub struct Memories {
     /// The host's.
     pub host: HostMemory,
 }
+
+impl Memories {
+    /// Id of the device that a log's buffer line means. RPC devices are counted there server by server
+    /// (`RPC0[127.0.0.1:50052]`), and all together in ids; every other name is the id.
+    pub fn id_of_buffer<'a>(&'a self, name: &'a str) -> &'a str {
+        let parts = name.strip_prefix("RPC").and_then(|n| n.strip_suffix(']'));
+        let Some((number, address)) = parts.and_then(|n| n.split_once('[')) else {
+            return name;
+        };
+        let mut of_server = self.devices.iter().filter(|d| d.name == address);
+        let device = number.parse().ok().and_then(|n| of_server.nth(n));
+        device.map_or(name, |d| d.id.as_str())
+    }
+}

@@ -133,6 +133,8 @@ pub fn args(
     }
     if known.tool == Tool::Server {
         add("-c", context.context.to_string());
+        // Its own default is four slots, each with a window of its own in a sliding-window model's cache.
+        add("-np", context.sequences.to_string());
     }
     add("-b", context.batch.max(context.micro_batch).to_string());
     add("-ub", context.micro_batch.to_string());

@@ -118,7 +118,7 @@ pub struct ExpertShape {
 pub struct ModelLayout {
     /// What is known of the file.
     pub info: ModelInfo,
-    /// Every tensor of every part, in the file's order.
+    /// Every tensor of every part that llama.cpp loads, in the file's order.
     pub tensors: Vec<TensorEntry>,
     /// Every block, in order; `layers.len()` is `block_count`.
     pub layers: Vec<LayerShape>,
@@ -138,6 +138,12 @@ impl ModelLayout {
     /// Number of blocks.
     pub fn n_layer(&self) -> u32 {
         self.layers.len() as u32
+    }
+
+    /// Blocks that a context computes. Those after them predict further tokens: they count for `-ngl`, and stay in the file.
+    pub fn computed_layers(&self) -> u32 {
+        let last = self.tensors.iter().filter_map(|t| t.layer).max();
+        last.map_or(0, |layer| layer + 1)
     }
 
     /// Bytes of the tensors of a class, of one layer or of none.

@@ -160,6 +160,20 @@ pub fn context(record: &Value) -> ContextParams {
 pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, String> {
     let layers = number(record, "n_gpu_layers").and_then(|n| u32::try_from(n).ok());
     let moe = number(record, "n_cpu_moe").and_then(|n| u32::try_from(n).ok());
+    if ["fit_target", "fit_min_ctx"]
+        .iter()
+        .any(|f| number(record, f) > Some(0))
+    {
+        return Err(
+            "records of llama.cpp's own fitting are left out: they do not say what it chose"
+                .to_owned(),
+        );
+    }
+    if let Some(mode @ ("row" | "tensor")) = record.get("split_mode").and_then(Value::as_str) {
+        return Err(format!(
+            "records of -sm {mode} are left out: layers are no one device's there"
+        ));
+    }
     let text = |field: &str| record.get(field).and_then(Value::as_str).unwrap_or("");
     if number(record, "no_op_offload") == Some(1) {
         return Err("records with --no-op-offload are left out: they show another path".to_owned());

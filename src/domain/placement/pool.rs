@@ -1,7 +1,7 @@
 //! Everything measured on a machine in one fit (paper section 5): the machine's constants from the runs of all models, then
 //! those of the model that is asked for, which pull the constants it can tell towards itself.
 
-use crate::domain::types::TestSamples;
+use crate::domain::types::{Bytes, TestSamples};
 
 use super::devices::Memories;
 use super::fit::{Fit, Observation, fit};
@@ -19,6 +19,11 @@ const SPREAD_PARTS: f64 = 10.0;
 const SPREAD_LEAVES: f64 = 0.5;
 /// … and by this many prompts, so that it is not one run's error.
 const SPREAD_RUNS: usize = 3;
+
+/// Models smaller than this fit in the last-level caches of large processors and cards.
+const SMALLEST_TOLD: Bytes = Bytes::mib(128);
+/// Runs of another model that a fit of their own leaves further apart than this, percent, were disturbed.
+const MOST_APART_PCT: f64 = 30.0;
 
 /// A fit to everything measured on a machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +95,12 @@ pub fn pooled(
             }
         }
     }
+    for model in &mut models[1..] {
+        if let Some(why) = silent(model, priors) {
+            model.observations.clear();
+            left_out.push(why);
+        }
+    }
     for index in 0..models.len() {
         spread(&mut models, index, threads, memories, priors);
     }
@@ -109,6 +120,23 @@ pub fn pooled(
         fit,
         left_out,
     }
+}
+
+/// Why another model's runs say nothing of this machine's memories; `None` where they do, or where there are none.
+fn silent(model: &Measured, priors: &Constants) -> Option<String> {
+    if model.observations.is_empty() {
+        return None;
+    }
+    let name = &model.layout.info.name;
+    if model.layout.info.file_bytes < SMALLEST_TOLD {
+        return Some(format!(
+            "runs of {name} are left out: caches hold a model of less than {SMALLEST_TOLD}, so it tells nothing of memory"
+        ));
+    }
+    let apart = fit(&model.observations, priors).mean_abs_error_pct(false)?;
+    (apart > MOST_APART_PCT).then(|| {
+        format!("runs of {name} are left out: they are {apart:.0} % apart from any one speed of this machine")
+    })
 }
 
 /// The fit to all runs, and to the first model's with what all said as what is known.

@@ -59,7 +59,12 @@ pub fn parse(text: &str, context: &ContextParams) -> Result<Words, String> {
 impl Words {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let count = || whole::<u32>(key, value);
-        let size = || whole::<u64>(key, value);
+        let tokens = || {
+            let n = whole::<u64>(key, value)?;
+            let range = 1..=MAX_TOKENS;
+            let wrong = || format!("{key}={value}: from 1 to {MAX_TOKENS} tokens");
+            range.contains(&n).then_some(n).ok_or_else(wrong)
+        };
         match key {
             // llama.cpp's own "all" is a negative number.
             "ngl" if value == "-1" || value == "all" => self.placement.n_gpu_layers = None,
@@ -70,17 +75,20 @@ impl Words {
             "nkvo" => self.placement.kv_on_host = count()? != 0,
             "ts" => {
                 let shares: Result<Vec<f64>, _> = value.split('/').map(str::parse).collect();
+                let shares = shares
+                    .ok()
+                    .filter(|s| s.iter().all(|x| x.is_finite() && *x >= 0.0));
                 self.placement.tensor_split =
-                    shares.map_err(|_| format!("ts={value}: write shares like ts=20/17"))?;
+                    shares.ok_or_else(|| format!("ts={value}: write shares like ts=20/17"))?;
             }
             "ub" => {
-                self.context.micro_batch = size()?.max(1);
+                self.context.micro_batch = tokens()?;
                 self.context.batch = self.context.batch.max(self.context.micro_batch);
             }
-            "b" => self.context.batch = size()?.max(1),
-            "c" => self.context.context = size()?.max(1),
-            "ctk" => value.clone_into(&mut self.context.type_k),
-            "ctv" => value.clone_into(&mut self.context.type_v),
+            "b" => self.context.batch = tokens()?,
+            "c" => self.context.context = tokens()?,
+            "ctk" => self.context.type_k = cache_type(key, value)?,
+            "ctv" => self.context.type_v = cache_type(key, value)?,
             "p" => self.prompt_tokens = Some(count()?),
             "n" => self.generated_tokens = Some(count()?),
             "d" => self.depth = Some(count()?),
@@ -115,6 +123,23 @@ impl Words {
     }
 }
 
+/// Types of a KV cache that llama.cpp knows (`kv_cache_types` of its common/arg.cpp).
+const CACHE_TYPES: [&str; 9] = [
+    "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1",
+];
+
+fn cache_type(key: &str, value: &str) -> Result<String, String> {
+    if CACHE_TYPES.contains(&value) {
+        return Ok(value.to_owned());
+    }
+    let known = CACHE_TYPES.join(", ");
+    Err(format!(
+        "{key}={value} is no type of a KV cache; known: {known}"
+    ))
+}
+
+/// Longer contexts than any model has.
+const MAX_TOKENS: u64 = 1 << 30;
 /// More layers than any model has; a typing error must not fill memory.
 const MAX_LAYERS: u32 = 100_000;
 
@@ -144,6 +169,21 @@ impl fmt::Display for Spoken<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_no_tool_takes_are_refused_by_name() {
+        for (text, why) in [
+            ("ctk=q9_9", "ctk=q9_9 is no type of a KV cache"),
+            ("ub=0", "ub=0: from 1 to"),
+            ("ub=999999999999", "ub=999999999999: from 1 to"),
+            ("c=99999999999999", "c=99999999999999: from 1 to"),
+            ("ts=nan/1", "ts=nan/1: write shares"),
+            ("ts=-1/2", "ts=-1/2: write shares"),
+        ] {
+            let error = parse(text, &ContextParams::default()).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
+        }
+    }
 
     #[test]
     fn words_are_read_and_said_alike() {

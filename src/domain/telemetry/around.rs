@@ -13,7 +13,7 @@ pub const BEFORE_SECS: f64 = 2.0;
 /// Throttled for more of the timed time than this is told, share.
 const MUCH_THROTTLED: f64 = 0.05;
 /// Busier than this before a process began is other people's work, percent of the device.
-const BUSY_DEVICE_PCT: f64 = 10.0;
+pub const BUSY_DEVICE_PCT: f64 = 10.0;
 /// Likewise of all the processor's cores: more than one of eight.
 const BUSY_HOST_PCT: f64 = 15.0;
 

@@ -91,21 +91,97 @@ impl RisingCounter {
         }
     }
 
-    /// What it has risen since its first reading, in its own unit. A step back is one wrap where the range is known and
-    /// the step is plausible (the counter rose by less than half its range), else a reset that counts for nothing.
+    /// What it has risen since its first reading, in its own unit; a step that is not known counts for nothing.
     pub fn risen(&mut self, raw: u64) -> u64 {
-        if let Some(last) = self.last {
-            self.risen += match raw.checked_sub(last) {
-                Some(step) => step,
-                None => self
-                    .range
-                    .map(|range| (range - last.min(range)) + raw + 1)
-                    .filter(|step| self.range.is_some_and(|range| *step < range / 2))
-                    .unwrap_or(0),
-            };
-        }
-        self.last = Some(raw);
+        self.risen += self.step(raw).unwrap_or(0);
         self.risen
+    }
+
+    /// What it has risen since the reading before; `None` for the first and for a reset. A step back is one wrap where
+    /// the range is known and the step is plausible (the counter rose by less than half its range), else a reset.
+    fn step(&mut self, raw: u64) -> Option<u64> {
+        let last = self.last.replace(raw)?;
+        raw.checked_sub(last).or_else(|| {
+            let range = self.range?;
+            let step = (range - last.min(range)) + raw + 1;
+            (step < range / 2).then_some(step)
+        })
+    }
+}
+
+/// Microjoules in a joule: the unit of every energy counter of Linux.
+const MICROJOULES: f64 = 1e6;
+/// Readings in which an energy counter may stand still: two seconds at four a second, and all count up more often.
+const STANDSTILL: u32 = 8;
+
+/// Energy and power from the energy counter of a driver, in microjoules (case C26).
+#[derive(Debug, Clone)]
+pub struct EnergyMeter {
+    counter: RisingCounter,
+    joules: f64,
+    moved: Option<f64>,
+    most_watts: f64,
+    stood: u32,
+}
+
+/// What an [`EnergyMeter`] knows after a reading.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metered {
+    /// Energy since its first reading, J.
+    pub joules: f64,
+    /// Mean power since the counter moved before, W; `None` for the first reading, one after a reset, one that is no
+    /// news and one that cannot be.
+    pub watts: Option<f64>,
+}
+
+impl EnergyMeter {
+    /// A meter of a counter that wraps after `range`, of something that never draws more than `most_watts`.
+    pub fn new(range: Option<u64>, most_watts: f64) -> Self {
+        Self {
+            counter: RisingCounter::new(range),
+            joules: 0.0,
+            moved: None,
+            most_watts,
+            stood: 0,
+        }
+    }
+
+    /// More than `most_watts` is an error of the counter from now on.
+    pub fn limit(&mut self, most_watts: f64) {
+        self.most_watts = most_watts;
+    }
+
+    /// Takes the counter's value at a moment of monotonic time, seconds. A step that would need more than the highest
+    /// power is left out of the energy too.
+    pub fn read(&mut self, at: f64, microjoules: u64) -> Metered {
+        let step = self.counter.step(microjoules);
+        let before = self.moved;
+        if step == Some(0) {
+            // No news: counters step in their own time. The power of the next step is the mean since the last one.
+            self.stood += 1;
+        } else {
+            self.stood = 0;
+            self.moved = Some(at);
+        }
+        let joules = step
+            .filter(|step| *step > 0)
+            .map(|step| step as f64 / MICROJOULES);
+        let watts = joules
+            .zip(before)
+            .map(|(joules, before)| joules / (at - before))
+            .filter(|watts| (0.0..=self.most_watts).contains(watts));
+        if watts.is_some() {
+            self.joules += joules.unwrap_or_default();
+        }
+        Metered {
+            joules: self.joules,
+            watts,
+        }
+    }
+
+    /// The counter does not count.
+    pub fn stands_still(&self) -> bool {
+        self.stood >= STANDSTILL
     }
 }
 
@@ -208,6 +284,58 @@ mod tests {
         let mut endless = RisingCounter::new(None);
         endless.risen(500);
         assert_eq!(endless.risen(20), 0);
+    }
+
+    /// An Arc B70: 414 J in 2.01 s are 206 W; its limit is 275 W.
+    #[test]
+    fn c26_power_is_the_counter_s_step_over_its_time() {
+        let mut meter = EnergyMeter::new(None, 2.0 * 275.0);
+        let first = meter.read(10.0, 16_118_114_929);
+        assert_eq!(
+            first,
+            Metered {
+                joules: 0.0,
+                watts: None
+            },
+            "no step is known"
+        );
+        let second = meter.read(12.01, 16_532_114_929);
+        assert!(
+            (second.watts.unwrap() - 205.970_149).abs() < 1e-6,
+            "{second:?}"
+        );
+        assert!((second.joules - 414.0).abs() < 1e-9);
+        let reset = meter.read(12.26, 1_000);
+        assert_eq!(
+            (reset.watts, reset.joules),
+            (None, second.joules),
+            "a step back"
+        );
+        let jump = meter.read(12.51, 9_000_000_001_000);
+        assert_eq!((jump.watts, jump.joules), (None, second.joules), "36 MW");
+        let next = meter.read(12.76, 9_000_050_001_000);
+        assert!((next.watts.unwrap() - 200.0).abs() < 1e-9, "{next:?}");
+        assert!((next.joules - 464.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_counter_that_was_not_updated_is_no_news_and_one_that_stands_still_is_told() {
+        let mut meter = EnergyMeter::new(None, 500.0);
+        meter.read(0.0, 1_000_000);
+        assert_eq!(meter.read(0.25, 1_000_000).watts, None);
+        // 50 J in half a second.
+        let watts = meter.read(0.5, 51_000_000).watts.unwrap();
+        assert!((watts - 100.0).abs() < 1e-9);
+        let still = |meter: &mut EnergyMeter, n: u32| {
+            for i in 0..n {
+                meter.read(1.0 + f64::from(i) * INTERVAL, 51_000_000);
+            }
+            meter.stands_still()
+        };
+        assert!(!still(&mut meter, 7));
+        assert!(still(&mut meter, 1));
+        meter.read(10.0, 60_000_000);
+        assert!(!meter.stands_still());
     }
 
     proptest! {

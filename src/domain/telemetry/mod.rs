@@ -3,14 +3,18 @@
 pub mod around;
 pub mod columns;
 pub mod energy;
+mod rest;
 mod ring;
+mod trust;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::types::Timestamp;
 
 pub use columns::{Column, Windowed};
+pub use rest::Rest;
 pub use ring::{Ring, Rings, Summary};
+pub use trust::{MOST_WATTS, Trust, says_nothing};
 
 /// The source of readings of the machine as a whole.
 pub const HOST: &str = "host";
@@ -49,6 +53,10 @@ pub enum Metric {
     /// Memory in use on the GPU, by every process, bytes.
     #[serde(rename = "vram_used_bytes")]
     VramUsed,
+    /// System memory in use by the GPU, by every process, bytes: a GPU with memory of its own that spills grows here
+    /// (case C16).
+    #[serde(rename = "shared_used_bytes")]
+    SharedUsed,
     /// Share of time the GPU was at work, percent.
     #[serde(rename = "gpu_load_pct")]
     GpuLoad,
@@ -77,7 +85,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order people look at them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Power,
         Self::Energy,
         Self::CoreClock,
@@ -88,6 +96,7 @@ impl Metric {
         Self::FanSpeed,
         Self::FanLoad,
         Self::VramUsed,
+        Self::SharedUsed,
         Self::GpuLoad,
         Self::MemoryLoad,
         Self::Throttled,
@@ -110,6 +119,7 @@ impl Metric {
             Self::MemoryTemperature => "Memory temperature",
             Self::FanSpeed | Self::FanLoad => "Fan",
             Self::VramUsed => "VRAM",
+            Self::SharedUsed => "Shared memory",
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
             Self::Throttled => "Throttled",
@@ -134,7 +144,7 @@ impl Metric {
             Self::CoreClock | Self::MemoryClock => "MHz",
             Self::Temperature | Self::HotSpot | Self::MemoryTemperature => "°C",
             Self::FanSpeed => "rpm",
-            Self::VramUsed | Self::RamUsed => "B",
+            Self::VramUsed | Self::SharedUsed | Self::RamUsed => "B",
             Self::DiskRead => "B/s",
             Self::FanLoad | Self::GpuLoad | Self::MemoryLoad | Self::CpuLoad => "%",
             Self::Throttled => "",

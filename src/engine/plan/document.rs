@@ -34,6 +34,9 @@ pub struct PlanDocument {
     pub predictions: Vec<CandidateDocument>,
     /// The plan; `None` where nothing fits.
     pub chosen: Option<CandidateDocument>,
+    /// Why there is none, each a sentence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nothing_fits: Vec<String>,
     /// What benchmarking came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchDocument>,
@@ -249,12 +252,19 @@ impl PlanDocument {
             },
             fit: FitDocument::of(base),
             chosen: candidates.first().cloned(),
+            nothing_fits: why_nothing(base, candidates.is_empty()),
             candidates,
             predictions,
             bench: None,
             notices: base.notices.clone(),
         })
     }
+}
+
+/// Why no placement fits: what the one that needs least of the devices lacks.
+fn why_nothing(base: &PlanBase, is_so: bool) -> Vec<String> {
+    let least = base.predict("ngl=0").ok().filter(|_| is_so);
+    least.map_or_else(Vec::new, |c| c.misfits)
 }
 
 impl FitDocument {

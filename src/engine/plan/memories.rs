@@ -4,7 +4,7 @@ use crate::domain::machine::{self, Gpu};
 use crate::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
 use crate::domain::placement::planner::usable;
 use crate::domain::settings::VRAM_RESERVE;
-use crate::domain::types::{Backend, Bytes, Machine, Runtime, RuntimeDevice};
+use crate::domain::types::{Backend, Bytes, Machine, ModelInfo, Runtime, RuntimeDevice};
 
 use super::super::message::{JobError, USAGE};
 use super::super::target::{gpu_of, is_none};
@@ -35,6 +35,21 @@ pub(super) fn memories(
         devices,
         host: host(machine, request.ram_limit),
     })
+}
+
+/// Leaves room for a projector where llama-server puts it (`clip_ctx`): on the first device, without one in RAM. Returns
+/// what to say of it.
+pub(super) fn make_room(memories: &mut Memories, projector: &ModelInfo) -> String {
+    let weights = projector.tensor_bytes;
+    let (usable, place) = match memories.devices.first_mut() {
+        Some(first) => (&mut first.usable, first.id.as_str()),
+        None => (&mut memories.host.usable, "the host"),
+    };
+    *usable = usable.saturating_sub(weights);
+    let name = projector.path.file_name().unwrap_or_default().display();
+    format!(
+        "{name} lies beside the model: its weights, {weights}, are left free on {place}, where llama-server puts them; its compute buffer is not known before it runs"
+    )
 }
 
 /// The host's memory with at most `limit` of it to use.

@@ -6,6 +6,7 @@ mod document;
 mod evidence;
 mod history;
 mod memories;
+mod notices;
 
 use std::path::PathBuf;
 
@@ -16,9 +17,9 @@ use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::assumed::priors;
 use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::fit::Fit;
-use crate::domain::placement::layout::ModelLayout;
+use crate::domain::placement::layout::{ModelLayout, TensorClass};
 use crate::domain::placement::learn;
-use crate::domain::placement::memory::{Corrections, memory};
+use crate::domain::placement::memory::{Corrections, Difference, memory};
 use crate::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner};
 use crate::domain::placement::pool::pooled;
 use crate::domain::placement::words;
@@ -28,6 +29,8 @@ use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::message::{JobError, USAGE};
+
+use notices::{beyond, foreign, info_all, off};
 
 pub use bench::BenchDocument;
 pub use document::{
@@ -137,6 +140,10 @@ pub struct PlanBase {
 /// # Errors
 /// No runnable model; an unknown build or device; a file of records that cannot be read; the database cannot be read.
 pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
+    if request.goal == Goal::Energy {
+        return Err(JobError::new(USAGE, "a plan predicts speed, not energy")
+            .hint("plan for another goal, then `flux tune --goal energy` on what it chose"));
+    }
     let layout = ports.models.layout(&request.model)?;
     let mut machine = ports.probe.machine();
     let mut runtime = runtime(request, ports)?;
@@ -144,9 +151,13 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
     machine.runtimes = runtime.iter().cloned().collect();
-    let memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    let mut memories = memories::memories(&machine, runtime.as_ref(), request)?;
     let key = fingerprint(&machine, runtime.as_ref());
     let mut notices = info_all("layout", &layout.notices);
+    if let Some(projector) = ports.models.projector(&request.model) {
+        let said = memories::make_room(&mut memories, &projector);
+        notices.extend(info_all("projector", &[said]));
+    }
     if !request.rpc.is_empty() {
         notices.push(Notice {
             level: NoticeLevel::Warning,
@@ -162,6 +173,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let priors = priors(&memories, profile.as_ref(), windows);
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
+    notices.extend(foreign(&records, &machine));
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));
     let others = evidence::other_models(&records, &layout, ports);
     // A limit on RAM is the plan's: the runs were not held to it.
@@ -169,11 +181,14 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     real.host = memories::host(&machine, None);
     let learned = pooled(&records, &layout, &others, &real, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
+    let (corrections, difference) = corrections(&own, &layout, &memories);
+    notices.extend(difference.as_ref().map(off));
+    notices.extend(beyond(request, &layout));
     Ok(PlanBase {
         fit: learned.fit,
         runs: learned.runs,
         errors: history::errors(ports.store.fits(&key.hash)?),
-        corrections: corrections(&own, &layout, &memories),
+        corrections,
         ask: ask(request, &layout),
         measured: evidence::measured(&records, &layout),
         fingerprint: key,
@@ -186,21 +201,14 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     })
 }
 
-fn info_all(code: &str, texts: &[String]) -> Vec<Notice> {
-    let notice = |text: &String| Notice {
-        level: NoticeLevel::Info,
-        code: code.to_owned(),
-        text: text.clone(),
-    };
-    texts.iter().map(notice).collect()
-}
-
 fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobError> {
     if let Some(name) = &request.runtime {
         return Ok(Some(ports.runtimes.resolve(name)?));
     }
-    let known = ports.runtimes.list().into_iter();
-    Ok(known.max_by_key(|r| (r.bench.is_some(), r.devices.len().min(1))))
+    // As a search chooses: the best that can measure.
+    let known = ports.runtimes.list();
+    let measures = known.iter().find(|r| r.bench.is_some());
+    Ok(measures.or(known.first()).cloned())
 }
 
 fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
@@ -221,15 +229,17 @@ fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
     }
 }
 
-/// What the buffer lines of this fingerprint's runs teach of compute buffers.
+/// What the buffer lines of this model's runs here teach of compute buffers, and where they differ most from the prediction.
 fn corrections(
     runs: &[evidence::StoredTests],
     layout: &ModelLayout,
     memories: &Memories,
-) -> Corrections {
+) -> (Corrections, Option<Difference>) {
     let mut learned = Corrections::default();
+    let mut differences = Vec::new();
     for run in runs.iter().filter(|r| !r.buffers.is_empty()) {
-        let Some(first) = run.tests.first() else {
+        let first = run.tests.first();
+        let Some(first) = first.filter(|t| learn::is_of(&t.record, layout)) else {
             continue;
         };
         let Ok(placement) = learn::placement(&first.record, layout) else {
@@ -242,9 +252,11 @@ fn corrections(
         };
         let plain = Corrections::default();
         let predicted = memory(layout, &placement, &context, memories, &plain);
-        learned = learned.with_run(&predicted, &run.buffers);
+        differences.extend(Difference::of(&predicted, memories, &run.buffers));
+        learned = learned.with_run(&predicted, memories, &run.buffers);
     }
-    learned
+    let largest = |a: &Difference, b: &Difference| a.share().total_cmp(&b.share());
+    (learned, differences.into_iter().max_by(largest))
 }
 
 impl PlanBase {
@@ -275,6 +287,7 @@ impl PlanBase {
     pub fn predict(&self, text: &str) -> Result<Candidate, JobError> {
         let wrong = |why| JobError::new(USAGE, why).hint("for example --predict \"ngl=24 ub=512\"");
         let mut read = words::parse(text, &self.ask.context).map_err(wrong)?;
+        self.must_match(&read.placement).map_err(wrong)?;
         let devices = &self.memories.devices;
         if devices.len() > 1 && read.placement.tensor_split.is_empty() {
             // As llama.cpp splits by itself: by the memory that is free.
@@ -292,6 +305,30 @@ impl PlanBase {
         ask.prompt = ask.prompt.at_depth(depth);
         ask.generation = ask.generation.at_depth(depth);
         Ok(self.planner().judge(&read.placement, &read.context, &ask))
+    }
+
+    /// A rule that moves no tensor is refused, as one that matches none (case C39).
+    fn must_match(&self, placement: &Placement) -> Result<(), String> {
+        let experts = self.layout.experts.is_some();
+        let layers = self.layout.n_layer();
+        for kept in &placement.host_tensors {
+            let of_experts = kept.class == TensorClass::Experts;
+            let word = if of_experts { "experts" } else { "ffn" };
+            if of_experts && !experts {
+                return Err(format!("{word}=…: this model has no experts"));
+            }
+            if let Some(layer) = kept.layers.iter().find(|l| **l >= layers) {
+                return Err(format!(
+                    "{word}={layer}: this model has the layers 0 to {}",
+                    layers - 1
+                ));
+            }
+        }
+        if placement.n_cpu_moe > 0 && !experts {
+            let n = placement.n_cpu_moe;
+            return Err(format!("ncmoe={n}: this model has no experts"));
+        }
+        Ok(())
     }
 
     /// What was measured of a placement.

@@ -4,11 +4,56 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::devices::Memories;
 use super::{DeviceMemory, HOST_ID};
 use crate::domain::types::{BufferUse, Bytes};
 
 /// Ratios outside of this range are no correction but another run than the one predicted.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.25..=4.0;
+
+/// Share of a device's memory by which a run must differ from its prediction to be told of.
+const TOLD_FROM: f64 = 0.02;
+
+/// A device that a run took more or less of than predicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The device's id.
+    pub id: String,
+    /// Weights, cache and compute buffer as predicted.
+    pub predicted: Bytes,
+    /// The same of the run's log.
+    pub observed: Bytes,
+}
+
+impl Difference {
+    /// How far apart they are, as a share of the prediction.
+    pub fn share(&self) -> f64 {
+        self.observed.0.abs_diff(self.predicted.0) as f64 / self.predicted.0.max(1) as f64
+    }
+
+    /// The device of a run that differs most, if by more than 2 %. Not the host: a mapped file's buffer line reaches over
+    /// tensors that are elsewhere. Arguments as of [`Corrections::with_run`].
+    pub fn of(
+        predicted: &[DeviceMemory],
+        memories: &Memories,
+        observed: &[BufferUse],
+    ) -> Option<Self> {
+        let devices = predicted.iter().filter(|d| d.id != HOST_ID);
+        let differences = devices.map(|device| {
+            let own = observed
+                .iter()
+                .filter(|b| memories.id_of_buffer(&b.device) == device.id);
+            Self {
+                id: device.id.clone(),
+                predicted: device.total(),
+                observed: own.map(BufferUse::total).sum(),
+            }
+        });
+        differences
+            .filter(|d| d.observed > Bytes(0) && d.share() > TOLD_FROM)
+            .max_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+}
 
 /// Sums of one device's compute buffers, for a least-squares ratio through zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -46,15 +91,23 @@ impl Corrections {
         Bytes((predicted.0 as f64 * ratio).round() as u64)
     }
 
-    /// These corrections and what one more run shows. `predicted` is the prediction of that run's placement, made without
-    /// corrections; `observed` its log's buffers. All buffers that are no device's are the host's.
+    /// These corrections and what one more run shows. `predicted` is the prediction of that run's placement in `memories`,
+    /// made without corrections; `observed` its log's buffers. All buffers that are no device's are the host's.
     #[must_use]
-    pub fn with_run(&self, predicted: &[DeviceMemory], observed: &[BufferUse]) -> Self {
+    pub fn with_run(
+        &self,
+        predicted: &[DeviceMemory],
+        memories: &Memories,
+        observed: &[BufferUse],
+    ) -> Self {
         let mut learned = self.clone();
         for device in predicted {
-            let belongs = |b: &&BufferUse| match device.id.as_str() {
-                HOST_ID => predicted.iter().all(|d| d.id != b.device),
-                id => b.device == id,
+            let belongs = |b: &&BufferUse| {
+                let owner = memories.id_of_buffer(&b.device);
+                match device.id.as_str() {
+                    HOST_ID => predicted.iter().all(|d| d.id != owner),
+                    id => owner == id,
+                }
             };
             let seen: u64 = observed.iter().filter(belongs).map(|b| b.compute.0).sum();
             let (seen, expected) = (seen as f64, device.compute.0 as f64);

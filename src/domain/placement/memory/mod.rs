@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
-pub use correction::{Corrections, Observed};
+pub use correction::{Corrections, Difference, Observed};
+use net::Net;
 
 use super::assignment::{ContextParams, Home, Placement};
 use super::devices::Memories;
@@ -141,13 +142,36 @@ pub fn memory(
     corrections: &Corrections,
 ) -> Vec<DeviceMemory> {
     let homes = weights::homes(layout, placement, memories);
+    let net = Net::new(layout, placement, context, memories.devices.len(), &homes);
+    taken(net, memories, corrections)
+}
+
+/// As [`memory`] in a fraction of the time: of layers alike only the first few are simulated. Of 1,313 recorded rows 5 are
+/// off by more than a hundredth then, the worst by 18 % of its compute buffer.
+pub fn sketch(
+    layout: &ModelLayout,
+    placement: &Placement,
+    context: &ContextParams,
+    memories: &Memories,
+    corrections: &Corrections,
+) -> Vec<DeviceMemory> {
+    let homes = weights::homes(layout, placement, memories);
+    let net = Net::new(layout, placement, context, memories.devices.len(), &homes);
+    taken(net.shortened(), memories, corrections)
+}
+
+fn taken(net: Net<'_>, memories: &Memories, corrections: &Corrections) -> Vec<DeviceMemory> {
+    let (layout, placement, context) = (net.layout, net.placement, net.context);
     let mut all = empty(memories);
     let host = all.len() - 1;
-    place_weights(&mut all, layout, memories, &homes);
+    place_weights(&mut all, layout, memories, net.homes);
     place_caches(&mut all, layout, placement, context);
     let known = model::is_known(&layout.info.architecture);
-    let compute = compute::buffers(layout, placement, context, memories, &homes);
-    for (i, (device, bytes)) in all.iter_mut().zip(compute).enumerate() {
+    for (i, (device, bytes)) in all
+        .iter_mut()
+        .zip(compute::buffers(net, memories))
+        .enumerate()
+    {
         device.compute = corrections.corrected(&device.id, Bytes(bytes));
         device.compute_basis = match corrections.compute.contains_key(&device.id) {
             true => Basis::Corrected,

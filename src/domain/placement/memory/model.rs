@@ -7,7 +7,7 @@ use super::graph::{Elem, Graph, Id, Op};
 use super::net::Net;
 use crate::domain::placement::assignment::Home;
 
-/// How often two neighbouring layers are built before another such pair can change nothing.
+/// How often two neighbouring layers are built before another such pair hardly changes anything.
 const RUN: usize = 3;
 const REPEATS: u32 = 2;
 
@@ -15,9 +15,14 @@ impl Net<'_> {
     /// Builds the graph of a micro-batch in which every token's result is wanted.
     pub(super) fn build(mut self) -> Graph {
         let mut x = self.embed();
-        let n_layer = self.layout.n_layer();
-        for layer in self.telling_layers() {
-            x = self.block(x, layer, layer + 1 == n_layer);
+        let computed = self.layout.computed_layers();
+        let layers = if self.shortened {
+            self.telling_layers()
+        } else {
+            (0..computed).collect()
+        };
+        for layer in layers {
+            x = self.block(x, layer, layer + 1 == computed);
         }
         let x = self.finish(x);
         if let Some(matrix) = self.output_matrix() {
@@ -30,8 +35,8 @@ impl Net<'_> {
         self.graph
     }
 
-    /// The layers to build: of a run of layers alike, with every neighbour they have, only the first few change what is
-    /// allocated. Layers are left out in pairs, because results change places in the buffer from one layer to the next.
+    /// The layers to build: of a run of layers alike, with every neighbour they have, mostly only the first few change what
+    /// is allocated. Layers are left out in pairs, because results change places in the buffer from one layer to the next.
     fn telling_layers(&self) -> Vec<u32> {
         let likeness = self.likeness();
         let mut met: BTreeMap<&[u64], u32> = BTreeMap::new();
@@ -64,7 +69,8 @@ impl Net<'_> {
                 .hash(&mut hasher);
             hasher
         };
-        let mut hashers: Vec<DefaultHasher> = (0..self.layout.n_layer()).map(hash).collect();
+        let mut hashers: Vec<DefaultHasher> =
+            (0..self.layout.computed_layers()).map(hash).collect();
         for (tensor, home) in self.layout.tensors.iter().zip(&self.homes.of) {
             let Some(hasher) = tensor.layer.and_then(|l| hashers.get_mut(l as usize)) else {
                 continue;

@@ -15,10 +15,10 @@ const ROTATION: u64 = 64;
 
 /// A model's tensors by block and by name within it.
 #[derive(Debug)]
-pub(super) struct Index<'a>(BTreeMap<(Option<u32>, &'a str), usize>);
+struct Index<'a>(BTreeMap<(Option<u32>, &'a str), usize>);
 
 impl<'a> Index<'a> {
-    pub(super) fn new(layout: &'a ModelLayout) -> Self {
+    fn new(layout: &'a ModelLayout) -> Self {
         let entry = |(i, t): (usize, &'a crate::domain::placement::layout::TensorEntry)| {
             let mut name = t.name.as_str();
             if t.layer.is_some() {
@@ -29,7 +29,7 @@ impl<'a> Index<'a> {
         Self(layout.tensors.iter().enumerate().map(entry).collect())
     }
 
-    pub(super) fn get(&self, layer: Option<u32>, name: &str) -> Option<usize> {
+    fn get(&self, layer: Option<u32>, name: &str) -> Option<usize> {
         self.0.get(&(layer, name)).copied()
     }
 }
@@ -56,7 +56,9 @@ pub(super) struct Net<'a> {
     pub tokens: u64,
     /// Sequences in it.
     pub sequences: u64,
-    index: &'a Index<'a>,
+    /// Of layers alike only the first few are built.
+    pub shortened: bool,
+    index: Index<'a>,
     pub homes: &'a Homes,
     weights: Vec<Option<Id>>,
     positions: Option<Id>,
@@ -71,7 +73,6 @@ impl<'a> Net<'a> {
         placement: &'a Placement,
         context: &'a ContextParams,
         devices: usize,
-        index: &'a Index<'a>,
         homes: &'a Homes,
     ) -> Self {
         let sequences = context.sequences.max(1);
@@ -83,13 +84,22 @@ impl<'a> Net<'a> {
             devices,
             tokens: cache::micro_batch(context).next_multiple_of(sequences),
             sequences,
-            index,
+            shortened: false,
+            index: Index::new(layout),
             homes,
             weights: vec![None; layout.tensors.len()],
             positions: None,
             outputs: None,
             state_rows: None,
             caches: [CacheInputs::default(); 2],
+        }
+    }
+
+    /// The same with fewer of the layers alike.
+    pub(super) fn shortened(self) -> Self {
+        Self {
+            shortened: true,
+            ..self
         }
     }
 

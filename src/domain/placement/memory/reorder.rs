@@ -18,43 +18,50 @@ const AHEAD: usize = 20;
 /// Nodes it looks ahead for the rest of a pattern.
 const PATTERN_AHEAD: usize = 15;
 
-/// Expert choice with softmax first, with and without normalised weights; with sigmoid; with softmax last.
-const CHOICES: [&[Op]; 4] = [
-    &[
-        Op::SoftMax,
-        Op::Reshape,
-        Op::ArgSort,
-        Op::View,
-        Op::GetRows,
-        Op::Reshape,
-        Op::SumRows,
-        Op::Clamp,
-        Op::Div,
-        Op::Reshape,
-    ],
-    &[
-        Op::Unary,
-        Op::Reshape,
-        Op::Add,
-        Op::ArgSort,
-        Op::View,
-        Op::GetRows,
-        Op::Reshape,
-        Op::SumRows,
-        Op::Clamp,
-        Op::Div,
-        Op::Reshape,
-    ],
-    &[Op::SoftMax, Op::Reshape, Op::ArgSort, Op::View, Op::GetRows],
-    &[
-        Op::ArgSort,
-        Op::View,
-        Op::GetRows,
-        Op::Reshape,
-        Op::SoftMax,
-        Op::Reshape,
-    ],
+/// Expert choice with softmax first and normalised weights.
+const SOFTMAX_NORMED: &[Op] = &[
+    Op::SoftMax,
+    Op::Reshape,
+    Op::ArgSort,
+    Op::View,
+    Op::GetRows,
+    Op::Reshape,
+    Op::SumRows,
+    Op::Clamp,
+    Op::Div,
+    Op::Reshape,
 ];
+/// Expert choice with softmax first.
+const SOFTMAX_PLAIN: &[Op] = SOFTMAX_NORMED.split_at(5).0;
+/// Expert choice with sigmoid and a bias, and normalised weights.
+const SIGMOID_NORMED: &[Op] = &[
+    Op::Unary,
+    Op::Reshape,
+    Op::Add,
+    Op::ArgSort,
+    Op::View,
+    Op::GetRows,
+    Op::Reshape,
+    Op::SumRows,
+    Op::Clamp,
+    Op::Div,
+    Op::Reshape,
+];
+/// Expert choice with sigmoid and a bias.
+const SIGMOID_PLAIN: &[Op] = SIGMOID_NORMED.split_at(6).0;
+/// Expert choice with softmax last.
+const SOFTMAX_LAST: &[Op] = &[
+    Op::ArgSort,
+    Op::View,
+    Op::GetRows,
+    Op::Reshape,
+    Op::SoftMax,
+    Op::Reshape,
+];
+/// What Vulkan never takes apart.
+const CHOICES: [&[Op]; 4] = [SOFTMAX_NORMED, SIGMOID_NORMED, SOFTMAX_PLAIN, SOFTMAX_LAST];
+/// What CUDA computes in one kernel.
+const CUDA_CHOICES: [&[Op]; 4] = [SOFTMAX_NORMED, SIGMOID_NORMED, SOFTMAX_PLAIN, SIGMOID_PLAIN];
 
 /// Other patterns Vulkan never takes apart.
 const PATTERNS: [&[Op]; 5] = [
@@ -98,25 +105,69 @@ pub(super) fn optimize(graph: &Graph, run: &mut Vec<Id>, kind: Backend, uses: &[
     }
 }
 
-/// What CUDA's fused weighting and adding of experts reads, until its last sum.
+/// Most experts a token may use for CUDA to weight and add them in one kernel (`MOE_WEIGHTED_REDUCTION_MAX_EXPERTS`).
+const FUSED_EXPERTS: u64 = 15;
+/// Numbers of experts that CUDA's choice in one kernel is built for, beside the powers of two up to 512
+/// (`ggml_cuda_should_use_topk_moe`).
+const CHOSEN_AMONG: [u64; 2] = [288, 576];
+
+/// What CUDA's fused mixture kernels touch, until the kernel is done: weighting and adding of experts, and their choice.
 fn cuda(graph: &Graph, run: &[Id]) -> Vec<Kept> {
     let mut kept = Vec::new();
-    for (i, node) in run.iter().enumerate() {
-        let tensor = &graph.tensors[*node];
-        let [_, used, tokens, _] = tensor.ne;
-        let weighs = |s: &Id| graph.tensors[*s].ne == [1, used, tokens, 1];
-        if tensor.op != Op::Mul || used < 2 || !tensor.src.get(1).is_some_and(weighs) {
-            continue;
-        }
-        let last = i + 2 * used as usize - 1;
-        if let Some(until) = run.get(last).filter(|id| graph.tensors[**id].op == Op::Add) {
+    let mut i = 0;
+    while i < run.len() {
+        if let Some(last) = weighted_sum(graph, run, i) {
             kept.push(Kept {
-                until: *until,
-                tensors: tensor.src.clone(),
+                until: run[last],
+                tensors: graph.tensors[run[i]].src.clone(),
             });
+            i = last;
+        } else if let Some(end) = choice(graph, run, i) {
+            // llama.cpp keeps all of it until the node after the last one.
+            if let Some(until) = run.get(end).copied() {
+                let tensors = touched(graph, &run[i..end]);
+                kept.push(Kept { until, tensors });
+            }
+            i = end - 1;
         }
+        i += 1;
     }
     kept
+}
+
+/// Position of the last sum of a weighting and adding of experts that begins at `i`.
+fn weighted_sum(graph: &Graph, run: &[Id], i: usize) -> Option<usize> {
+    let tensor = &graph.tensors[run[i]];
+    let [_, used, tokens, _] = tensor.ne;
+    let weights = graph.ne(*tensor.src.get(1)?);
+    let weighs = tensor.op == Op::Mul && weights == [1, used, tokens, 1];
+    let last = i + 2 * used as usize - 1;
+    let added = graph.tensors[*run.get(last)?].op == Op::Add;
+    (weighs && added && (2..=FUSED_EXPERTS).contains(&used)).then_some(last)
+}
+
+/// Position after a choice of experts that begins at `i`, softmax or sigmoid first.
+fn choice(graph: &Graph, run: &[Id], i: usize) -> Option<usize> {
+    let op = |j: usize| run.get(j).map(|id| graph.tensors[*id].op);
+    let [count, ..] = graph.ne(run[i]);
+    let built = count.is_power_of_two() && count <= 512 || CHOSEN_AMONG.contains(&count);
+    let fits = |pattern: &&[Op]| (0..pattern.len()).all(|j| op(i + j) == Some(pattern[j]));
+    let pattern = CUDA_CHOICES.iter().copied().find(fits).filter(|_| built)?;
+    let end = i + pattern.len();
+    Some(end + usize::from(op(end) == Some(Op::Scale)))
+}
+
+/// Nodes and their sources, each once.
+fn touched(graph: &Graph, nodes: &[Id]) -> Vec<Id> {
+    let mut all = Vec::new();
+    for node in nodes {
+        for id in std::iter::once(node).chain(&graph.tensors[*node].src) {
+            if !all.contains(id) {
+                all.push(*id);
+            }
+        }
+    }
+    all
 }
 
 struct Vulkan<'a> {

@@ -238,7 +238,7 @@ impl Planner<'_> {
         if self.devices() > 1 {
             placement.tensor_split = vec![1.0; self.devices()];
         }
-        let memory = memory::memory(
+        let memory = memory::sketch(
             self.layout,
             &placement,
             context,

@@ -2,11 +2,12 @@
 //! the fastest, and A-B-B-A confirmations of it against the runner-up, the fitting and stock. Every run feeds the fit.
 
 mod arm;
+mod arms;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::placement::planner::{Candidate, Tier};
-use crate::domain::placement::words::{FIT, Spoken};
+use crate::domain::placement::planner::Candidate;
+use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
 use crate::domain::types::{Backend, PlannedRun, Profile, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
@@ -25,15 +26,12 @@ use crate::engine::target::Target;
 use crate::engine::tune::{begin, close};
 pub use arm::ArmResult;
 use arm::result;
+use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
 
-use super::{FitDocument, PlanBase, PlanDocument, PlanRequest, PredictionError, base};
+use super::{
+    CandidateDocument, FitDocument, PlanBase, PlanDocument, PlanRequest, PredictionError, base,
+};
 
-/// Predictions measured before the neighbours: one of each tier at most.
-const FIRST: usize = 4;
-/// Neighbours of the fastest that are measured.
-const NEIGHBOURS: usize = 3;
-/// A tier whose best is predicted this many times slower than the plan is not worth its time.
-const TOO_SLOW: f64 = 8.0;
 /// A runner-up this near is confirmed against the fastest: processes of hybrid placements vary by so much (paper section 7).
 const NEAR: f64 = 1.15;
 /// Repetitions of a screening run (paper section 3).
@@ -47,6 +45,16 @@ pub struct PlanConfig {
     pub request: PlanRequest,
     /// Where the arms run.
     pub target: Target,
+    /// What they are judged by.
+    #[serde(default)]
+    pub plan: Option<Judged>,
+}
+
+/// The part of a method's plan that says what a session is judged by, as searches and comparisons keep it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The goal and its tests.
+    pub objective: Objective,
 }
 
 /// What benchmarking came to.
@@ -64,6 +72,9 @@ pub struct BenchDocument {
     pub confirmations: Vec<ConfirmationDocument>,
     /// The settings to use.
     pub settings: Settings,
+    /// The same as llama-server's arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
     /// Verdict of the last confirmation.
     pub verdict: Option<Verdict>,
     /// What it came to, in a sentence.
@@ -107,6 +118,9 @@ pub fn perform(
         to_json(&PlanConfig {
             request: request.clone(),
             target: place.target.clone(),
+            plan: Some(Judged {
+                objective: objective.clone(),
+            }),
         })?,
         ports,
     )?;
@@ -192,7 +206,12 @@ impl Session<'_, '_> {
         document.profile = self.save(&document)?;
         let mut after = base(self.request, self.ports)?;
         self.keep_fit(&mut after, &document.placements)?;
-        Ok((document, PlanDocument::of(&after, &self.request.predict)?))
+        let mut plan = PlanDocument::of(&after, &self.request.predict)?;
+        if let Some(words) = own_words(&document.settings) {
+            let candidate = after.predict(words)?;
+            plan.chosen = Some(CandidateDocument::of(&candidate, &after)?);
+        }
+        Ok((document, plan))
     }
 
     /// One process of an arm.
@@ -276,6 +295,7 @@ impl Session<'_, '_> {
         }
         let mut verdict = None;
         let mut lost_to = None;
+        let mut beaten = Vec::new();
         for (name, other) in [
             ("llama.cpp's own fitting", fit.as_ref()),
             ("stock", Some(&stock)),
@@ -286,13 +306,18 @@ impl Session<'_, '_> {
                 continue;
             };
             verdict = self.against(&other.settings, &winner.settings)?;
-            if verdict != Some(Verdict::Improved) && lost_to.is_none() {
+            if verdict == Some(Verdict::Improved) {
+                beaten.push(name);
+            } else if lost_to.is_none() {
                 lost_to = Some((name, other.settings.clone()));
             }
         }
         let lost = lost_to.is_some();
-        let (settings, reason) = chosen(&winner, lost_to, verdict);
+        let (settings, reason) = chosen(&winner, lost_to, &beaten);
+        let place = self.bench.place;
+        let server = place.launch(&settings, Tool::Server, self.ports)?;
         Ok(BenchDocument {
+            args: server.args,
             session: self.bench.session,
             stock,
             fit,
@@ -419,7 +444,7 @@ impl Session<'_, '_> {
 fn chosen(
     winner: &ArmResult,
     lost_to: Option<(&str, Settings)>,
-    verdict: Option<Verdict>,
+    beaten: &[&str],
 ) -> (Settings, String) {
     let placement = winner.settings.0.get(PLACEMENT);
     let placement = placement.map_or("stock", String::as_str);
@@ -428,65 +453,13 @@ fn chosen(
             settings,
             format!("{placement} is not shown to be faster than {name}, which stays"),
         ),
-        None if verdict.is_none() => (
+        None if beaten.is_empty() => (
             winner.settings.clone(),
             format!("nothing else that keeps to the memory runs here: {placement} does"),
         ),
-        None => (winner.settings.clone(), format!("{placement} is faster")),
+        None => (
+            winner.settings.clone(),
+            format!("{placement} is faster than {}", beaten.join(" and ")),
+        ),
     }
-}
-
-/// llama.cpp's fitting, with as much left free as the forced budget leaves of the smallest device.
-fn fit_within(request: &PlanRequest, base: &PlanBase) -> String {
-    let least = base.memories.devices.iter().map(|d| d.total).min();
-    match request.vram_limit.zip(least) {
-        Some((limit, total)) => {
-            let margin = total.saturating_sub(limit).as_mib().ceil();
-            format!("{FIT}={margin:.0}")
-        }
-        None => FIT.to_owned(),
-    }
-}
-
-/// The settings that are a placement.
-fn placed(text: &str) -> Settings {
-    Settings::stock().with(PLACEMENT, text)
-}
-
-/// The best of each tier that is worth measuring, the plan first.
-fn first(base: &PlanBase) -> Vec<Candidate> {
-    let mut tiers: Vec<Tier> = Vec::new();
-    let mut chosen: Vec<Candidate> = Vec::new();
-    for candidate in base.best() {
-        let slow = chosen
-            .first()
-            .is_some_and(|best| candidate.cost > best.cost * TOO_SLOW);
-        if tiers.contains(&candidate.tier) || slow || chosen.len() == FIRST {
-            continue;
-        }
-        tiers.push(candidate.tier);
-        chosen.push(candidate);
-    }
-    chosen
-}
-
-/// Candidates one step from the fastest that are not measured yet, by what the recalibrated model says.
-fn neighbours(base: &PlanBase, best: &ArmResult, measured: &[ArmResult]) -> Vec<Candidate> {
-    let Some(text) = best.settings.0.get(PLACEMENT) else {
-        return Vec::new();
-    };
-    let Ok(at) = base.predict(text) else {
-        return Vec::new();
-    };
-    let planner = base.planner();
-    let mut near = planner.neighbours(&at.placement, &at.context, &base.ask);
-    let known = |c: &Candidate| {
-        let text = Spoken(&c.placement, &c.context).to_string();
-        measured
-            .iter()
-            .any(|m| m.settings.0.get(PLACEMENT) == Some(&text))
-    };
-    near.retain(|c| !known(c));
-    near.truncate(NEIGHBOURS);
-    near
 }

@@ -269,7 +269,7 @@ const fn role(metric: Metric) -> Role {
         | Metric::MemoryTemperature
         | Metric::FanSpeed
         | Metric::FanLoad => Role::Temperature,
-        Metric::VramUsed | Metric::MemoryLoad => Role::Memory,
+        Metric::VramUsed | Metric::SharedUsed | Metric::MemoryLoad => Role::Memory,
         Metric::GpuLoad => Role::Load,
         Metric::CpuLoad | Metric::RamUsed | Metric::DiskRead => Role::Host,
     }

@@ -134,7 +134,7 @@ fn export(state: &AppState, cx: &Cx) {
         move |_, link, dir| {
             link.ask(
                 Worker::System,
-                move |ports| ports.probe.export(&scan.machine, &scan.runtimes, &dir),
+                move |ports| scan::export(&scan, &dir, ports),
                 |state, _, written| match written {
                     Ok(path) => state.say(format!("Written to {}", path.display())),
                     Err(error) => state.complain(error.headline),
