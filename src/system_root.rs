@@ -19,6 +19,11 @@ impl SystemRoot {
         Self(dir.into())
     }
 
+    /// Not a captured tree.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
     /// The path of `relative` (`sys/class/…`).
     pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.0.join(relative)

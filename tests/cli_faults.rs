@@ -45,6 +45,37 @@ fn no_session(bed: &Bed) {
     assert_eq!(bed.fake.processes(), 0, "nothing was measured");
 }
 
+/// Case C25: libraries of one version beside a running driver of another.
+#[test]
+fn c25_a_driver_updated_without_a_restart_measures_nothing() {
+    let bed = Bed::new("");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines/h200");
+    let text = fs::read_to_string(fixture.join("machine.json")).unwrap();
+    let mut machine: serde_json::Value = serde_json::from_str(&text).unwrap();
+    machine["system_gpus"][0]["pending_driver"] = "590.44.01".into();
+    let updated = bed.fake.scratch().join("updated");
+    fs::create_dir(&updated).unwrap();
+    fs::write(updated.join("machine.json"), machine.to_string()).unwrap();
+    let updated = updated.to_str().unwrap();
+    let mut tune = bed.tune(&["--machine", updated]);
+    let output = tune.output().unwrap();
+    assert_eq!(
+        refused(&output, 1),
+        "the driver of the GPU at 0000:00:06.0 was updated to 590.44.01 while 580.159.04 still runs"
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr).to_lowercase();
+    assert!(stderr.contains("restart the machine"), "{stderr}");
+    no_session(&bed);
+    let found = document(&mut bed.flux(&["doctor", "--machine", updated, "--json"]));
+    let codes = found["findings"].as_array().unwrap().iter();
+    assert!(
+        codes
+            .map(|f| &f["code"])
+            .any(|code| code == "driver-update"),
+        "{found}"
+    );
+}
+
 #[test]
 fn a_model_that_is_none_begins_no_session() {
     let bed = Bed::new("");

@@ -142,6 +142,7 @@ fn every_captured_machine_reads_as_recorded() {
         "apu-phoenix",
         "arc-b580",
         "laptop-hybrid",
+        "rtx4090",
         "none",
     ] {
         let mut replay = Replay::new(name);
@@ -360,7 +361,14 @@ fn c28_a_value_that_cannot_be_is_dropped_with_its_reason() {
 
 #[test]
 fn what_is_written_down_reads_the_same_elsewhere() {
-    for name in ["rx580", "apu-phoenix", "arc-b580", "laptop-hybrid", "none"] {
+    for name in [
+        "rx580",
+        "apu-phoenix",
+        "arc-b580",
+        "laptop-hybrid",
+        "laptop-rtx-a1000",
+        "none",
+    ] {
         let mut replay = Replay::new(name);
         let copied = tempfile::tempdir().unwrap();
         Sensors::new(SystemRoot::at(replay.dir.path()), replay.clock.clone())

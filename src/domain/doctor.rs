@@ -81,6 +81,17 @@ pub struct GpuUser {
     pub vram: Bytes,
 }
 
+/// A GPU's link to the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The GPU.
+    pub pci: PciAddress,
+    /// Lanes in use.
+    pub lanes: u64,
+    /// Lanes that the card and its slot have in common.
+    pub most: u64,
+}
+
 /// What the machine's readings do not hold. `None` or nothing: unknown, or asked about another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
@@ -100,6 +111,8 @@ pub struct Facts {
     pub absent_sensors: Vec<AbsentSensor>,
     /// Temperatures at which drivers step in, °C.
     pub critical: Vec<(SeriesId, f64)>,
+    /// Links of the GPUs to the host.
+    pub links: Vec<Link>,
 }
 
 /// Everything found, the worst first.
@@ -113,6 +126,7 @@ pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(permission(machine));
     found.extend(vulkan(machine));
     found.extend(resizable_bar(machine));
+    found.extend(driver_update(machine));
     found.extend(data_dir(facts));
     found.extend(sensors::findings(machine, facts));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
@@ -155,6 +169,25 @@ fn is_slow(plan: &str) -> bool {
     parts
         .map(|part| part.trim_end_matches(')'))
         .any(|part| SLOW_PLANS.contains(&part))
+}
+
+/// Case C25: a driver that was updated without a restart. No profile is made on it, since its version is not sure.
+pub fn driver_update(machine: &Machine) -> Option<Finding> {
+    let gpu = machine
+        .system_gpus
+        .iter()
+        .find(|gpu| gpu.pending_driver.is_some())?;
+    let running = gpu.driver_version.as_deref().unwrap_or("another version");
+    let new = gpu.pending_driver.as_deref().unwrap_or_default();
+    Some(Finding::new(
+        Level::Problem,
+        "driver-update",
+        format!(
+            "the driver of the GPU at {} was updated to {new} while {running} still runs",
+            gpu.pci
+        ),
+        "restart the machine: until then no profile is made",
+    ))
 }
 
 fn load(machine: &Machine) -> Option<Finding> {

@@ -18,6 +18,7 @@ pub fn findings(model: Option<&Path>, ports: &Ports) -> Result<Vec<Finding>, Job
         facts.readings.extend(source.sample());
         facts.absent_sensors.extend(source.absent());
         facts.critical.extend(source.critical());
+        source.tell(&mut facts);
     }
     if let Some(model) = model {
         facts.model_needs = Some(models::needs(&ports.models.inspect(model)?).0);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::doctor;
 use crate::domain::fingerprint;
 use crate::domain::machine::{self, Gpu};
 use crate::domain::search::{
     Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
-use crate::domain::telemetry::{HOST, Metric, SeriesId};
+use crate::domain::telemetry::{APPLE_GPU, HOST, Metric, SeriesId};
 use crate::domain::types::{
     Backend, Bytes, DeviceKind, Fingerprint, Goal, Launch, Machine, ModelInfo, Profile, Runtime,
     Settings,
@@ -154,10 +155,24 @@ impl Workplace {
         if self.target.backend == Backend::Cpu {
             return None;
         }
+        if self.target.backend == Backend::Metal {
+            return Some(APPLE_GPU.to_owned());
+        }
         let gpus = machine::gpus(&self.machine);
         let pci = self.gpu(&gpus).and_then(|g| g.pci);
         // A GPU that has no address has no readings either.
         Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+    }
+
+    /// A profile needs a driver whose version is sure (case C25).
+    ///
+    /// # Errors
+    /// The driver was updated without a restart.
+    pub fn must_know_its_driver(&self) -> Result<(), JobError> {
+        match doctor::driver_update(&self.machine) {
+            Some(found) => Err(JobError::new("driver-update", found.title).hint(found.advice)),
+            None => Ok(()),
+        }
     }
 
     /// The energy goal needs a power sensor of the device.
@@ -216,6 +231,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         request.memory_reserve,
         ports,
     )?;
+    place.must_know_its_driver()?;
     if request.goal == Goal::Energy {
         place.must_tell_energy(ports)?;
     }
@@ -233,9 +249,8 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     };
     let mut capabilities = place.capabilities();
     capabilities.partial_offload = keeps_weights_in_ram(&start, &place, ports)?;
-    capabilities
-        .bench_defaults
-        .extend(settings::defaults(&start)?);
+    let defaults = settings::defaults(&start)?;
+    capabilities.bench_defaults.extend(defaults);
     let offer = place
         .space
         .offer(&capabilities, &rules)

@@ -143,7 +143,8 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let folder = fs::canonicalize(folder).ok()?;
-    sysinfo::Disks::new_with_refreshed_list()
+    let disks = sysinfo::Disks::new_with_refreshed_list().ok()?;
+    disks
         .iter()
         .filter(|disk| folder.starts_with(disk.mount_point()))
         .max_by_key(|disk| disk.mount_point().as_os_str().len())

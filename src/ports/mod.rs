@@ -161,6 +161,9 @@ pub trait TelemetrySource: Send {
         Vec::new()
     }
 
+    /// Adds what else it knows of its devices: who holds their memory, how they are linked to the host. Asked once.
+    fn tell(&self, _facts: &mut Facts) {}
+
     /// Sensors that it looked for and cannot use, as far as it knows by now.
     fn absent(&self) -> Vec<AbsentSensor> {
         Vec::new()

@@ -9,11 +9,12 @@ use crate::domain::types::{SystemGpu, TelemetrySourceStatus};
 use crate::system_root::SystemRoot;
 
 /// Where NVIDIA's driver puts its management library.
-const NVML: [&str; 6] = [
+pub(super) const NVML: [&str; 7] = [
     "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
     "usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
     "usr/lib64/libnvidia-ml.so.1",
     "usr/lib/libnvidia-ml.so.1",
+    "usr/local/nvidia/lib64/libnvidia-ml.so.1",
     "usr/lib/wsl/lib/libnvidia-ml.so.1",
     "Windows/System32/nvml.dll",
 ];
@@ -126,6 +127,7 @@ mod tests {
             revision: None,
             kernel_driver: None,
             driver_version: None,
+            pending_driver: None,
             vram: None,
         }
     }

@@ -4,13 +4,17 @@
 use std::fs;
 use std::path::Path;
 
-use crate::domain::machine::VENDOR_AMD;
+use crate::domain::machine::{VENDOR_AMD, VENDOR_NVIDIA};
 use crate::domain::types::{Bytes, SystemGpu};
 
-use crate::system_root::{SystemRoot, file_name, read, read_number};
+use crate::system_root::{SystemRoot, file_name, read_number};
+
+use super::sources::NVML;
 
 /// PCI base class of display controllers.
 const CLASS_DISPLAY: u64 = 0x03;
+/// Start of the file's name that NVML's links lead to; its end is the version.
+const NVML_FILE: &str = "libnvidia-ml.so.";
 /// PCI base class of processing accelerators: what AMD's Instinct cards call themselves.
 const CLASS_ACCELERATOR: u64 = 0x12;
 
@@ -34,6 +38,13 @@ fn gpu(root: &SystemRoot, dir: &Path) -> Option<SystemGpu> {
     let kernel_driver = fs::read_link(dir.join("driver"))
         .ok()
         .map(|link| file_name(&link));
+    let driver_version = kernel_driver
+        .as_ref()
+        .and_then(|name| root.read(&format!("sys/module/{name}/version")));
+    let pending_driver = driver_version
+        .as_ref()
+        .filter(|_| vendor_id == VENDOR_NVIDIA)
+        .and_then(|running| pending(root, running));
     Some(SystemGpu {
         pci: file_name(dir).parse().ok()?,
         vendor_id,
@@ -42,12 +53,23 @@ fn gpu(root: &SystemRoot, dir: &Path) -> Option<SystemGpu> {
             .zip(id("subsystem_device"))
             .map(|(vendor, device)| [vendor, device]),
         revision: id("revision"),
-        driver_version: kernel_driver
-            .as_ref()
-            .and_then(|name| read(&root.path(format!("sys/module/{name}/version")))),
+        driver_version,
+        pending_driver,
         kernel_driver,
         vram: number("mem_info_vram_total").map(Bytes),
     })
+}
+
+/// Version of NVIDIA's libraries, where none of those found is of the driver that runs. They must be of one version.
+fn pending(root: &SystemRoot, running: &str) -> Option<String> {
+    let versions: Vec<String> = NVML
+        .iter()
+        .filter_map(|path| fs::canonicalize(root.path(path)).ok())
+        .filter_map(|file| Some(file_name(&file).strip_prefix(NVML_FILE)?.to_owned()))
+        .filter(|version| version.contains('.'))
+        .collect();
+    let fits = versions.iter().any(|version| version == running);
+    versions.into_iter().next().filter(|_| !fits)
 }
 
 #[cfg(test)]
@@ -109,5 +131,40 @@ mod tests {
         assert_eq!(card.kernel_driver.as_deref(), Some("amdgpu"));
         assert_eq!(card.vram, Some(Bytes::gib(8)));
         assert_eq!((found[1].vram, found[1].subsystem), (None, None));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn c25_libraries_of_another_version_than_the_driver_that_runs_are_told() {
+        let tree = tempfile::tempdir().unwrap();
+        let device = tree.path().join("sys/bus/pci/devices/0000:01:00.0");
+        let ids = [
+            ("class", "0x030000"),
+            ("vendor", "0x10de"),
+            ("device", "0x2684"),
+        ];
+        write(&device, &ids);
+        std::os::unix::fs::symlink("../../../../bus/pci/drivers/nvidia", device.join("driver"))
+            .unwrap();
+        write(
+            &tree.path().join("sys/module/nvidia"),
+            &[("version", "580.159.04")],
+        );
+        let pending = || {
+            let found = system_gpus(&SystemRoot::at(tree.path()));
+            found[0].pending_driver.clone()
+        };
+        assert_eq!(pending(), None, "no library, as in a container without one");
+        let library = |dir: &str, version: &str| {
+            let dir = tree.path().join(dir);
+            let file = format!("libnvidia-ml.so.{version}");
+            write(&dir, &[(file.as_str(), "")]);
+            std::os::unix::fs::symlink(file, dir.join("libnvidia-ml.so.1")).unwrap();
+        };
+        library("usr/lib64", "590.44.01");
+        assert_eq!(pending().as_deref(), Some("590.44.01"));
+        // A left-over of another version beside the one in use is none.
+        library("usr/lib", "580.159.04");
+        assert_eq!(pending(), None);
     }
 }

@@ -74,6 +74,11 @@ impl Gpu {
             .collect()
     }
 
+    /// Its PCI address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// A file of the device.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -154,6 +159,11 @@ impl Gpu {
         self.quiet.is_some()
     }
 
+    /// Why it was not to be read when that was asked last.
+    pub fn quiet(&self) -> Option<&'static str> {
+        self.quiet
+    }
+
     /// The sensors' values now; of a GPU that is not quiet.
     pub fn sample(&mut self) -> Vec<(SeriesId, f64)> {
         let mut found = Vec::with_capacity(self.sensors.len() + 2);
@@ -166,10 +176,15 @@ impl Gpu {
                 found.push((series(&self.address, sensor.metric), value));
             }
         }
-        if let Some(rest) = &mut self.rest {
-            rest.read(self.clock.elapsed().as_secs_f64(), load);
-        }
+        self.was_read(load);
         found
+    }
+
+    /// Somebody read it, in whatever way; a load that is not known counts as work.
+    pub fn was_read(&mut self, load_pct: Option<f64>) {
+        if let Some(rest) = &mut self.rest {
+            rest.read(self.clock.elapsed().as_secs_f64(), load_pct);
+        }
     }
 
     /// The sensors that told nothing last.

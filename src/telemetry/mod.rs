@@ -1,13 +1,18 @@
 //! Sensors of this machine (design section 6). A further kind of GPU is a further [`TelemetrySource`] in [`Sensors`].
 
 mod amdgpu;
+pub mod apple;
 mod counter;
 mod files;
 mod gpu;
 mod host;
 mod intel;
+#[cfg(any(windows, target_os = "macos", test))]
+mod latest;
+pub mod nvml;
 mod rapl;
 mod sensor;
+pub mod windows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +23,7 @@ use crate::system_root::SystemRoot;
 pub use amdgpu::AmdGpu;
 pub use host::HostSource;
 pub use intel::IntelGpu;
+pub use nvml::NvmlSource;
 pub use rapl::Rapl;
 
 use files::Files;
@@ -34,6 +40,15 @@ impl Sensors {
         Self { root, clock }
     }
 
+    /// NVIDIA's library, or what a captured machine's said.
+    fn library(&self) -> nvml::Opener {
+        if self.root.is_this_machine() {
+            nvml::live()
+        } else {
+            nvml::replay(nvml::Recorded::load(&self.root.path("")))
+        }
+    }
+
     /// The sources that are files of the kernel.
     fn of_kernel(&self, files: &Files) -> Vec<Box<dyn TelemetrySource>> {
         let mut found: Vec<Box<dyn TelemetrySource>> = Vec::new();
@@ -46,7 +61,15 @@ impl Sensors {
 
 impl Telemetry for Sensors {
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
-        let mut found = self.of_kernel(&Files::of(&self.root));
+        let files = Files::of(&self.root);
+        let mut found = self.of_kernel(&files);
+        found.extend(NvmlSource::open(&files, &self.clock, self.library()).map(boxed));
+        if self.root.is_this_machine() {
+            #[cfg(target_os = "macos")]
+            found.extend(apple::AppleSource::open().map(boxed));
+            #[cfg(windows)]
+            found.extend(windows::WindowsSource::open().map(boxed));
+        }
         found.extend(HostSource::open(Arc::clone(&self.clock)).map(boxed));
         found
     }
@@ -54,7 +77,10 @@ impl Telemetry for Sensors {
     fn capture(&self, dir: &Path) -> PortResult<()> {
         let files = Files::of(&self.root);
         self.of_kernel(&files);
-        files.copy_to(dir).map_err(|e| {
+        NvmlSource::open(&files, &self.clock, self.library());
+        let answers = (self.library())().ok();
+        let record = || answers.map_or(Ok(()), |a| nvml::Recorded::of(a.as_ref()).save(dir));
+        files.copy_to(dir).and_then(|()| record()).map_err(|e| {
             PortError::caused(
                 format!("the sensors cannot be exported to {}", dir.display()),
                 &e,

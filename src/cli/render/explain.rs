@@ -14,7 +14,7 @@ pub fn command(plan: &RunPlan) -> String {
 /// Why there is nothing to explain: stock, or what runs where stock does not.
 fn without_profile(plan: &RunPlan) -> String {
     let why = plan.notices.iter().map(|n| capitalised(&clean(&n.text)));
-    why.map(|line| format!("{line}\n")).collect()
+    why.flat_map(|line| [line, "\n".to_owned()]).collect()
 }
 
 /// Each setting with its evidence, then the command.

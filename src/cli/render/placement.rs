@@ -22,7 +22,11 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
             document
                 .nothing_fits
                 .iter()
-                .map(|why| format!("  With everything in RAM: {}\n", clean(why)))
+                .flat_map(|why| [
+                    "  With everything in RAM: ".to_owned(),
+                    clean(why),
+                    "\n".to_owned()
+                ])
                 .collect::<String>()
         ),
     };

@@ -25,6 +25,7 @@ pub(super) fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(heat(facts, &gpus));
     found.extend(load(facts, &gpus));
     found.extend(memory(facts, &gpus));
+    found.extend(links(facts, &gpus));
     found.extend(absent(facts, &gpus));
     found
 }
@@ -121,6 +122,23 @@ fn holders(facts: &Facts, gpu: &Gpu) -> String {
     format!(" (of this user: {})", named.join(", "))
 }
 
+/// Weights that stream to the GPU come through it; some cards give lanes up while they rest.
+fn links(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
+    let narrow = facts.links.iter().filter(|link| link.lanes < link.most);
+    narrow
+        .map(|link| {
+            let (lanes, most) = (link.lanes, link.most);
+            let gpu = name(&link.pci.to_string(), gpus);
+            Finding::new(
+                Level::Info,
+                "gpu-link",
+                format!("{gpu} is linked by {lanes} of {most} PCI Express lanes now"),
+                "if it stays so while the GPU works, seat the card anew: a model that does not fit its memory streams through them",
+            )
+        })
+        .collect()
+}
+
 /// By device and reason.
 fn absent(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
     let mut by_reason: BTreeMap<(&str, &str), Vec<Metric>> = BTreeMap::new();
@@ -152,7 +170,7 @@ fn absent(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::doctor::GpuUser;
+    use crate::domain::doctor::{GpuUser, Link, driver_update};
     use crate::domain::telemetry::{AbsentSensor, SeriesId};
     use crate::domain::types::{Host, SystemGpu, VulkanReport, VulkanStatus};
 
@@ -175,6 +193,7 @@ mod tests {
                 revision: Some(0xef),
                 kernel_driver: Some("amdgpu".to_owned()),
                 driver_version: None,
+                pending_driver: None,
                 vram: Some(Bytes::gib(8)),
             }],
             host: Host::default(),
@@ -256,6 +275,45 @@ mod tests {
                     )
                 ),
             ]
+        );
+    }
+
+    #[test]
+    fn a_link_narrower_than_it_could_be_is_told() {
+        let link = |lanes| Link {
+            pci: CARD.parse().unwrap(),
+            lanes,
+            most: 16,
+        };
+        let links = |lanes| Facts {
+            links: vec![link(lanes)],
+            ..Facts::default()
+        };
+        let name = gpus(&machine())[0].name.clone();
+        assert!(found(&links(16)).is_empty());
+        assert_eq!(
+            found(&links(4)),
+            [(
+                "gpu-link".to_owned(),
+                format!("{name} is linked by 4 of 16 PCI Express lanes now")
+            )]
+        );
+    }
+
+    #[test]
+    fn c25_a_driver_updated_without_a_restart_is_a_problem() {
+        let mut machine = machine();
+        assert_eq!(driver_update(&machine), None);
+        machine.system_gpus[0].driver_version = Some("580.159.04".to_owned());
+        machine.system_gpus[0].pending_driver = Some("590.44.01".to_owned());
+        let found = driver_update(&machine).unwrap();
+        assert_eq!(
+            (found.level, found.title.as_str(), found.advice.as_str()),
+            (
+                Level::Problem,
+                "the driver of the GPU at 0000:01:00.0 was updated to 590.44.01 while 580.159.04 still runs",
+                "restart the machine: until then no profile is made"
+            )
         );
     }
 

@@ -19,6 +19,9 @@ pub use trust::{MOST_WATTS, Trust, says_nothing};
 /// The source of readings of the machine as a whole.
 pub const HOST: &str = "host";
 
+/// The source of readings of an Apple chip's GPU, which sits on no PCI bus.
+pub const APPLE_GPU: &str = "apple-gpu";
+
 /// What is read. The serialised word is the key in the store: its end names the unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +69,12 @@ pub enum Metric {
     /// 1 while the GPU holds its clocks down for power or temperature, else 0.
     #[serde(rename = "throttled")]
     Throttled,
+    /// PCI Express generation of the GPU's link to the host; it falls while nothing is sent.
+    #[serde(rename = "link_generation")]
+    LinkGeneration,
+    /// Lanes of that link in use.
+    #[serde(rename = "link_lanes")]
+    LinkLanes,
     /// Share of time the processor was at work, all cores, percent.
     #[serde(rename = "cpu_load_pct")]
     CpuLoad,
@@ -85,7 +94,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order people look at them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Power,
         Self::Energy,
         Self::CoreClock,
@@ -100,6 +109,8 @@ impl Metric {
         Self::GpuLoad,
         Self::MemoryLoad,
         Self::Throttled,
+        Self::LinkGeneration,
+        Self::LinkLanes,
         Self::CpuLoad,
         Self::CpuPower,
         Self::CpuEnergy,
@@ -123,6 +134,8 @@ impl Metric {
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
             Self::Throttled => "Throttled",
+            Self::LinkGeneration => "PCIe generation",
+            Self::LinkLanes => "PCIe lanes",
             Self::CpuLoad => "CPU load",
             Self::CpuPower => "CPU power",
             Self::CpuEnergy => "CPU energy",
@@ -147,7 +160,7 @@ impl Metric {
             Self::VramUsed | Self::SharedUsed | Self::RamUsed => "B",
             Self::DiskRead => "B/s",
             Self::FanLoad | Self::GpuLoad | Self::MemoryLoad | Self::CpuLoad => "%",
-            Self::Throttled => "",
+            Self::Throttled | Self::LinkGeneration | Self::LinkLanes => "",
         }
     }
 }

@@ -250,6 +250,10 @@ pub struct SystemGpu {
     pub kernel_driver: Option<String>,
     /// Version of that driver where the OS tells it (`/sys/module/nvidia/version`, …).
     pub driver_version: Option<String>,
+    /// Version of the driver's libraries, where none fits the driver that runs: it was updated without a restart, and
+    /// which version measures is not sure (case C25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_driver: Option<String>,
     /// Dedicated memory, where the OS tells it.
     pub vram: Option<Bytes>,
 }

@@ -330,7 +330,7 @@ fn free_space(dir: &Path) -> Option<u64> {
 
 #[cfg(not(unix))]
 fn free_space(dir: &Path) -> Option<u64> {
-    let disks = sysinfo::Disks::new_with_refreshed_list();
+    let disks = sysinfo::Disks::new_with_refreshed_list().ok()?;
     let holds = |disk: &&sysinfo::Disk| dir.starts_with(disk.mount_point());
     let disk = disks
         .iter()

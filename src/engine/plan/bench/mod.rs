@@ -168,6 +168,7 @@ fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError
         request.memory_reserve,
         ports,
     )?;
+    place.must_know_its_driver()?;
     if !request.rpc.is_empty() {
         place.target.rpc.clone_from(&request.rpc);
         place.target.backend = Backend::Rpc;

@@ -270,7 +270,7 @@ const fn role(metric: Metric) -> Role {
         | Metric::FanSpeed
         | Metric::FanLoad => Role::Temperature,
         Metric::VramUsed | Metric::SharedUsed | Metric::MemoryLoad => Role::Memory,
-        Metric::GpuLoad => Role::Load,
+        Metric::GpuLoad | Metric::LinkGeneration | Metric::LinkLanes => Role::Load,
         Metric::CpuLoad | Metric::RamUsed | Metric::DiskRead => Role::Host,
     }
 }
