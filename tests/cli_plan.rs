@@ -258,7 +258,7 @@ fn what_cannot_be_planned_is_refused_in_one_sentence() {
         refused(&command.output().unwrap(), status)
     };
     assert!(said(&["--predict", "layers=3"], 2).contains("known: ngl"));
-    assert!(said(&["--predict", "experts=0-3"], 1).contains("matches no tensor"));
+    assert!(said(&["--predict", "experts=0-3"], 2).contains("this model has no experts"));
     assert!(said(&["--device", "CUDA7"], 2).contains("no device CUDA7"));
     assert!(said(&["--learn-from", "/no/such.jsonl"], 1).contains("cannot read records"));
     let empty = bed.fake.scratch().join("empty.jsonl");

@@ -196,7 +196,10 @@ fn where_stock_fails_the_chosen_placement_is_served() {
     assert!(plan.profile.is_none());
     assert_eq!(plan.notices[0].code, "stock-fails");
     let args = plan.argv.join(" ");
-    assert!(args.contains(" -ngl 36 -c 4096 -b 2048 -ub 128 "), "{args}");
+    assert!(
+        args.contains(" -ngl 36 -c 4096 -np 1 -b 2048 -ub 128 "),
+        "{args}"
+    );
 }
 
 /// A gain on top of the placement is saved with it, and both are served.

@@ -1,5 +1,6 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct Bench<'a> {
     pub run_secs: f64,
     /// The longest valid run of the session: what the next may be compared with.
     longest_secs: Option<f64>,
+    /// When the process before had ended.
+    ended: Cell<Option<Duration>>,
     /// Kinds of doubts that were told.
     doubted: BTreeSet<String>,
 }
@@ -56,6 +59,7 @@ impl<'a> Bench<'a> {
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
+            ended: Cell::new(None),
             doubted: BTreeSet::new(),
         }
     }
@@ -202,6 +206,7 @@ impl<'a> Bench<'a> {
             ));
         });
         self.sense(&mut run, started, &begun, &watch);
+        self.ended.set(Some(clock.elapsed()));
         Ok(run)
     }
 
@@ -234,6 +239,7 @@ impl<'a> Bench<'a> {
                 .collect();
             let device = self.place.sensors();
             let course = Course {
+                ended_before: self.ended.get().map(|end| end.as_secs_f64()),
                 started: started.as_secs_f64(),
                 begun: &begun,
                 device: device.as_deref(),

@@ -89,11 +89,8 @@ mod tests {
         .unwrap();
         assert_eq!(latest.get(), None);
         assert_eq!((seen.recv(), seen.recv()), (Ok(1), Ok(2)));
-        assert_eq!(
-            latest.get(),
-            Some(1),
-            "the second is not stored before the third begins"
-        );
+        // The second is handed over before it is stored.
+        assert!(matches!(latest.get(), Some(1 | 2)));
         drop(seen);
         drop(latest);
         assert!(end.recv().is_err(), "its reader is gone");

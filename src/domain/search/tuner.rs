@@ -85,6 +85,13 @@ impl<M: Method> Driver<M> {
         }
     }
 
+    /// The same where so many runs of its session were made before it began.
+    #[must_use]
+    pub fn after(mut self, runs: u32) -> Self {
+        self.recorded = runs;
+        self
+    }
+
     /// A session that goes on: the stored runs are replayed, so that it ends as it would have ended unbroken.
     ///
     /// # Errors

@@ -10,6 +10,10 @@ use super::{HOST, Metric, SeriesId};
 
 /// Seconds before a process in which the machine should be idle.
 pub const BEFORE_SECS: f64 = 2.0;
+/// Loads are told as means over up to so many seconds: until then our own process before is still in them.
+const LAG_SECS: f64 = 1.0;
+/// A counter steps every 20 to 100 ms: shorter times are taken from power, seconds.
+const SHORTEST_COUNTED_SECS: f64 = 0.5;
 /// Throttled for more of the timed time than this is told, share.
 const MUCH_THROTTLED: f64 = 0.05;
 /// Busier than this before a process began is other people's work, percent of the device.
@@ -34,6 +38,8 @@ pub struct Begun {
 /// How a run lay in time, and on what it ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course<'a> {
+    /// When our own process before it had ended, monotonic seconds; `None` for the first.
+    pub ended_before: Option<f64>,
     /// When its process began, monotonic seconds.
     pub started: f64,
     /// Its repetitions.
@@ -52,8 +58,11 @@ pub fn around(readings: &Readings, course: &Course<'_>, tests: &mut [TestSamples
         test.energy = windows.as_ref().and_then(|w| energy(readings, course, w));
         timed.extend(windows.into_iter().flatten());
     }
+    let own = course
+        .ended_before
+        .map_or(f64::NEG_INFINITY, |end| end + LAG_SECS);
     let before = [Window {
-        from: course.started - BEFORE_SECS,
+        from: own.max(course.started - BEFORE_SECS),
         to: course.started,
     }];
     let mut telemetry = RunTelemetry {
@@ -89,7 +98,9 @@ fn energy(readings: &Readings, course: &Course<'_>, windows: &[Window]) -> Optio
             readings.get(&series).map_or(&[][..], Vec::as_slice)
         };
         let one = |window: &Window| {
-            counted(points(counter), *window)
+            let long = window.secs() >= SHORTEST_COUNTED_SECS;
+            long.then(|| counted(points(counter), *window))
+                .flatten()
                 .or_else(|| integrated(points(power), *window, course.interval_secs))
         };
         let all: Option<Vec<Energy>> = windows.iter().map(one).collect();
@@ -225,6 +236,7 @@ mod tests {
 
     fn course(device: Option<&str>) -> Course<'_> {
         Course {
+            ended_before: None,
             started: 8.0,
             begun: &BEGUN,
             device,
@@ -320,6 +332,11 @@ mod tests {
                 "something else kept the processor 60 % busy before it began",
             ]
         );
+        // Our own process ended half a second before: nobody else is blamed.
+        let mut after = course(Some(GPU));
+        after.ended_before = Some(7.5);
+        let own = around(&readings, &after, &mut [samples()]);
+        assert_eq!(own.doubts.len(), 1, "{:?}", own.doubts);
         let cool = around(&Readings::new(), &course(Some(GPU)), &mut [samples()]);
         assert_eq!(
             held_down([&told, &cool, &told].into_iter()).as_deref(),

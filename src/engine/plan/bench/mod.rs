@@ -344,7 +344,8 @@ impl Session<'_, '_> {
             repetitions: Some(REPETITIONS),
             processes: Some(self.request.processes.unwrap_or(PROCESSES)),
         };
-        let mut driver: Ab = Driver::new(plan);
+        let before = u32::try_from(self.bench.run_ids.len()).unwrap_or(u32::MAX);
+        let mut driver: Ab = Driver::new(plan).after(before);
         let outcome = self.bench.drive(&mut driver, self.context)?;
         let judged = outcome.confirmation.as_ref();
         self.confirmations
