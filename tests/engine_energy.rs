@@ -24,7 +24,7 @@ use scripted_engine::{Answer, Desk, finished};
 /// Joules per second of the processor.
 const WATTS: f64 = 50.0;
 /// 128 tokens in 20 ms, of the 30 ms that a repetition takes; flash attention needs 30 % less time.
-const SCRIPT: &str = "tg = 6400.0\npp = 25600.0\nsleep_ms_per_rep = 30\n\n[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n";
+const SCRIPT: &str = "process_sd = 0.01\ntg = 6400.0\npp = 25600.0\nsleep_ms_per_rep = 30\n\n[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n";
 
 fn package(metric: Metric) -> SeriesId {
     SeriesId {
@@ -188,7 +188,7 @@ impl Telemetry for Busy {
 }
 
 #[test]
-fn a_doubt_of_many_runs_is_told_once_and_kept_with_each() {
+fn a_doubt_is_told_once_and_kept_with_its_run() {
     let mut desk = Desk::running(SCRIPT);
     desk.ports.telemetry = Arc::new(Busy);
     let Outcome::Done { result } = tune(&desk, Goal::Generation) else {
@@ -211,5 +211,6 @@ fn a_doubt_of_many_runs_is_told_once_and_kept_with_each() {
     );
     let runs = desk.store.runs(session).unwrap();
     let doubted = runs.iter().filter_map(|r| r.run.telemetry.as_ref());
-    assert!(doubted.filter(|t| t.doubts.len() == 1).count() > 4);
+    // Our own process before may be what kept the processor busy before all others.
+    assert_eq!(doubted.filter(|t| t.doubts.len() == 1).count(), 1);
 }

@@ -199,6 +199,8 @@ impl Work {
     fn boundary(&mut self, waiting: Boundary) {
         self.read(|source| source.at_boundary());
         if let Some(waiting) = waiting {
+            // The last repetition lies between two readings of power too.
+            self.read(|source| source.sample());
             // Whoever waited too long is gone.
             let _ = waiting.send(());
         }
