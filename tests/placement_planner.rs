@@ -285,3 +285,22 @@ fn without_a_device_only_the_micro_batch_is_stepped() {
     assert_eq!(near.len(), 2);
     assert!(near.iter().all(|c| c.placement == at));
 }
+
+/// A model wholly on another machine still sends each token there and fetches what came of it: two crossings of 1 ms.
+#[test]
+fn a_model_behind_a_network_pays_the_way_there_and_back() {
+    let layout = layout("qwen3-4b");
+    let none = Corrections::default();
+    let seconds = |backend| {
+        let machine = memories(vec![card("RPC0", backend, Bytes::gib(16))], Bytes::gib(32));
+        let mut constants = priors(&machine, None, false);
+        set(&mut constants, Constant::DeviceRead(0), 100.0);
+        let planner = Planner::new(&layout, &machine, &constants, &none);
+        let context = ContextParams::default();
+        let ask = ask(Goal::Generation);
+        let judged = planner.judge(&Placement::layers(37), &context, &ask);
+        1.0 / judged.predicted.tg
+    };
+    let apart = seconds(Backend::Rpc) - seconds(Backend::Cuda);
+    assert!((apart - 2e-3).abs() < 1e-9, "{apart}");
+}

@@ -326,8 +326,21 @@ impl Setting<'_> {
     }
 
     /// Changes of device on the way through the blocks, `times` over: attention, then feed-forward, layer by layer. Reading
-    /// the embedding and fetching the result happen in every placement and are part of the fixed cost.
+    /// the embedding and fetching the result happen in every placement and are part of the fixed cost, unless they go
+    /// through a network.
     fn hand_offs(&self, work: &mut Work, times: f64) {
+        let ends = self
+            .homes
+            .layers
+            .first()
+            .into_iter()
+            .chain([&self.homes.output]);
+        for end in ends {
+            let crossing = self.crossing(Home::Host, *end);
+            if matches!(crossing, Constant::RemoteHandOff(_)) {
+                work.add(crossing, times);
+            }
+        }
         let mut now = None;
         let mut step = |to: Home| {
             if let Some(from) = now.replace(to)
