@@ -90,7 +90,7 @@ pub struct NvmlSource {
 }
 
 impl NvmlSource {
-    /// [`NvmlSource::open`] below a root.
+    /// `open` below a root.
     pub fn below(root: &SystemRoot, clock: &Arc<dyn Clock>, opener: Opener) -> Option<Self> {
         Self::open(&Files::of(root), clock, opener)
     }
