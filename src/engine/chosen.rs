@@ -2,9 +2,7 @@
 //! where stock does not run (paper section 5.4).
 
 use crate::domain::types::{Fingerprint, Goal, ModelInfo, RunOutcome, Settings, Verdict};
-use crate::ports::{
-    Notice, NoticeLevel, Session, SessionFilter, SessionKind, SessionLine, SessionState,
-};
+use crate::ports::{Notice, NoticeLevel, Session, SessionKind, SessionLine, SessionState};
 
 use super::Ports;
 use super::message::{JobError, TuneRequest};
@@ -67,11 +65,7 @@ pub(super) fn ended_here(
     model: &ModelInfo,
     ports: &Ports,
 ) -> Result<Vec<SessionLine>, JobError> {
-    let filter = SessionFilter {
-        limit: SESSIONS_LOOKED_AT,
-        ..SessionFilter::default()
-    };
-    let mut lines = ports.store.find_sessions(&filter)?.lines;
+    let mut lines = ports.store.sessions(SESSIONS_LOOKED_AT)?;
     lines.retain(|s| s.fingerprint == here.hash && s.model == model.name);
     Ok(lines)
 }
