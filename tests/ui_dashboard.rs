@@ -263,6 +263,36 @@ fn energy_is_a_goal_only_where_something_tells_power() {
     }
 }
 
+/// Another GPU's power is no help: the build uses the first that it lists.
+#[test]
+fn energy_asks_for_the_power_of_the_gpu_that_will_be_tuned() {
+    const INTEL: &str = "0000:00:02.0";
+    let intel = ("Vulkan0", "Intel(R) UHD Graphics");
+    let nvidia = ("Vulkan1", "NVIDIA GeForce RTX 4080 Laptop GPU");
+    let reason = "Energy needs the power of Intel(R) UHD Graphics: no permission";
+    for (devices, is_open) in [([intel, nvidia], false), ([nvidia, intel], true)] {
+        let mut desk = Desk::new(|_| Answer::Valid);
+        desk.moves_to("hybrid-laptop");
+        desk.lists(&devices);
+        let tick = vec![
+            (series(CARD, Metric::Power), 30.0),
+            (series(HOST, Metric::CpuLoad), 7.0),
+        ];
+        let absent = vec![AbsentSensor {
+            series: series(INTEL, Metric::Power),
+            reason: "no permission".to_owned(),
+        }];
+        let mut stage = Stage::new(scripted_from(BEGIN, &desk, vec![tick], absent));
+        stage.click("Dashboard");
+        sense_until(&mut stage, "7 %");
+        stage.click("Tune");
+        stage.dialogs.answer(&desk.bed.model);
+        stage.click("Choose a file…");
+        stage.click("Next");
+        assert_eq!(stage.shows(reason), !is_open);
+    }
+}
+
 fn planned(stage: RunStage, side: Option<Side>, settings: Settings) -> PlannedRun {
     PlannedRun {
         stage,

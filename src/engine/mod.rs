@@ -1,6 +1,7 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+mod announce;
 pub mod bandwidth;
 pub mod chosen;
 pub mod difference;

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor;
 use crate::domain::fingerprint;
-use crate::domain::machine::{self, Gpu};
+use crate::domain::machine;
 use crate::domain::search::{
     Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
-use crate::domain::telemetry::{APPLE_GPU, HOST, Metric, SeriesId};
+use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Bytes, DeviceKind, Fingerprint, Goal, Launch, Machine, ModelInfo, Profile, Runtime,
     Settings,
@@ -24,7 +24,7 @@ use super::chosen::{Start, start};
 use super::message::{JobError, TuneRequest, USAGE};
 use super::report::{DryCandidate, DryRun, SCHEMA};
 use super::settings::{self, PLACEMENT};
-use super::target::{Target, choose_target, gpu_of};
+use super::target::{Target, choose_target};
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -134,7 +134,7 @@ impl Workplace {
     /// What the device and the build can do.
     pub fn capabilities(&self) -> Capabilities {
         let gpus = machine::gpus(&self.machine);
-        let gpu = self.gpu(&gpus);
+        let gpu = self.target.gpu(&self.runtime, &gpus);
         Capabilities {
             backend: self.target.backend,
             features: gpu
@@ -152,16 +152,8 @@ impl Workplace {
 
     /// Source of the readings of the device measured on; `None` is the processor.
     pub fn sensors(&self) -> Option<String> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        if self.target.backend == Backend::Metal {
-            return Some(APPLE_GPU.to_owned());
-        }
         let gpus = machine::gpus(&self.machine);
-        let pci = self.gpu(&gpus).and_then(|g| g.pci);
-        // A GPU that has no address has no readings either.
-        Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+        self.target.sensors(&self.runtime, &gpus)
     }
 
     /// A profile needs a driver whose version is sure (case C25).
@@ -178,12 +170,7 @@ impl Workplace {
     /// The energy goal needs a power sensor of the device.
     fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
         let device = self.sensors();
-        let source = device.as_deref().unwrap_or(HOST);
-        let counts = |series: &SeriesId| {
-            let package = matches!(series.metric, Metric::CpuPower | Metric::CpuEnergy);
-            let board = matches!(series.metric, Metric::Power | Metric::Energy);
-            series.source == source && if source == HOST { package } else { board }
-        };
+        let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
         let mut sources = ports.telemetry.sources();
         let told = sources
             .iter_mut()
@@ -195,26 +182,12 @@ impl Workplace {
         let why = absent
             .find(|a| counts(&a.series))
             .map_or_else(|| "no sensor of it is known".to_owned(), |a| a.reason);
-        let what = if source == HOST { "processor" } else { "GPU" };
+        let what = if device.is_some() { "GPU" } else { "processor" };
         Err(JobError::new(
             "no-power",
             format!("the energy goal needs the power of the {what}: {why}"),
         )
         .hint("`flux monitor` shows what this machine's sensors tell; choose another goal"))
-    }
-
-    fn gpu<'g>(&self, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        let wanted = self.target.device.as_ref();
-        let listed = wanted.map_or_else(
-            || self.runtime.devices.first(),
-            |id| self.runtime.devices.iter().find(|d| d.id == *id),
-        );
-        listed
-            .and_then(|d| gpu_of(d, gpus))
-            .or_else(|| machine::default_gpu(gpus))
     }
 }
 

@@ -174,6 +174,18 @@ pub struct SeriesId {
     pub metric: Metric,
 }
 
+impl SeriesId {
+    /// Does it tell what a device uses, as energy or as power? `None` is the processor.
+    pub fn tells_energy_of(&self, device: Option<&str>) -> bool {
+        let of_board = matches!(self.metric, Metric::Power | Metric::Energy);
+        let of_package = matches!(self.metric, Metric::CpuPower | Metric::CpuEnergy);
+        match device {
+            Some(source) => self.source == source && of_board,
+            None => self.source == HOST && of_package,
+        }
+    }
+}
+
 /// A sensor that is not there or cannot be believed, remembered with the reason (cases C23, C24, C27).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsentSensor {
