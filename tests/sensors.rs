@@ -458,7 +458,7 @@ fn an_exported_machine_brings_its_sensors_along() {
     assert_eq!(
         told("sensor-absent")[0],
         format!(
-            "{name} does not tell Hot spot, Memory temperature, Throttled: not offered by this device or its driver"
+            "{name} does not tell hot spot, memory temperature, throttling: not offered by this device or its driver"
         )
     );
     assert!(told("gpu-hot").is_empty(), "61 of 94 °C");

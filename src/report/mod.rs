@@ -16,7 +16,7 @@ mod story;
 use crate::engine::evidence::Evidence;
 
 pub use export::{Format, document, export};
-pub use file::write;
+pub use file::{refused, write};
 pub use paths::Paths;
 pub use place::{Rows, place};
 pub use story::{Outcome, Story};

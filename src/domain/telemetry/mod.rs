@@ -133,7 +133,7 @@ impl Metric {
             Self::SharedUsed => "Shared memory",
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
-            Self::Throttled => "Throttled",
+            Self::Throttled => "Throttling",
             Self::LinkGeneration => "PCIe generation",
             Self::LinkLanes => "PCIe lanes",
             Self::CpuLoad => "CPU load",

@@ -22,7 +22,7 @@ pub use result::{
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::shell_command;
-pub use telemetry::{energy_line, reading_words, sensor_lines};
+pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
 pub fn clean(text: &str) -> String {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use eframe::egui::{Align, Layout, Ui};
 
 use crate::domain::telemetry::{HOST, Rings, SeriesId};
-use crate::domain::text::{capitalised, clean, quantity, span, three_digits};
+use crate::domain::text::{capitalised, clean, metric_words, quantity, span, three_digits};
 use crate::domain::types::{Side, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::app::Cx;
@@ -247,7 +247,7 @@ fn missing(ui: &mut Ui, state: &AppState, live: &Live) {
     let mut silent = silent(scan, live.rings());
     silent.extend(live.absent().iter().map(|absent| {
         let owner = owner(&absent.series.source, Some(scan));
-        let what = absent.series.metric.title().to_lowercase();
+        let what = metric_words(absent.series.metric);
         format!("{owner}: no {what}: {}", clean(&absent.reason))
     }));
     if !silent.is_empty() {
