@@ -111,6 +111,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     }
+    running(ui, state);
     // Taken out while it is drawn, so that the tiles beside it can be changed.
     let live = std::mem::take(&mut state.dashboard.live);
     match live.now() {
@@ -119,7 +120,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
     missing(ui, state, &live);
     state.dashboard.live = live;
-    running(ui, state);
 }
 
 fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
@@ -205,10 +205,12 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
     let mut drawn = std::mem::take(&mut state.dashboard.tiles);
     let scan = state.scan.value();
     let scan = scan.map(AsRef::as_ref);
-    let shown = tile::shown(view.readings);
-    for owned in by_owner(&shown) {
+    let mut shown = tile::shown(view.readings);
+    let all = shown.len();
+    for owned in by_owner(&mut shown) {
+        tile::first_things_first(owned);
         let source = &owned[0].source;
-        if owned.len() < shown.len() {
+        if owned.len() < all {
             strong(ui, owner(source, scan));
         }
         // All tiles are as high as each other by themselves.
@@ -226,11 +228,11 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
 }
 
 /// The series of each GPU and of the host in a row of their own, where there are several GPUs; else all together.
-fn by_owner<'s, 'a>(shown: &'s [&'a SeriesId]) -> Vec<&'s [&'a SeriesId]> {
-    let owned: Vec<_> = shown.chunk_by(|a, b| a.source == b.source).collect();
-    let gpus = owned.iter().filter(|owned| owned[0].source != HOST);
+fn by_owner<'s, 'a>(shown: &'s mut [&'a SeriesId]) -> Vec<&'s mut [&'a SeriesId]> {
+    let owned = shown.chunk_by(|a, b| a.source == b.source);
+    let gpus = owned.filter(|owned| owned[0].source != HOST);
     if gpus.count() > 1 {
-        owned
+        shown.chunk_by_mut(|a, b| a.source == b.source).collect()
     } else {
         Some(shown)
             .filter(|all| !all.is_empty())
