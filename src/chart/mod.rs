@@ -7,6 +7,7 @@ mod bars;
 mod growth;
 mod interval;
 mod lines;
+mod parts;
 mod ranking;
 mod samples;
 mod scatter;

@@ -384,7 +384,7 @@ Not readable
             short.iter().take(3).all(|l| l.chars().count() < 20),
             "{short:?}"
         );
-        assert_eq!(short[3], "… 11 more lines: make the window higher");
+        assert_eq!(short[3], "… 13 more lines: make the window higher");
     }
 
     /// A GPU that wakes has fewer absent sensors than before: readers of the documents are to hear of it.

@@ -4,6 +4,7 @@
 mod live;
 mod replay;
 mod tile;
+mod view;
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::ui::widgets::{
 
 use live::Live;
 use replay::Recorded;
-use tile::{Readings, Tiles, View, owner};
+use tile::{Tiles, owner};
+use view::{Readings, View};
 
 /// Minutes shown, as offered.
 const WINDOWS: &[(u32, &str)] = &[(1, "1 min"), (5, "5 min"), (15, "15 min"), (60, "1 h")];

@@ -7,8 +7,7 @@ use eframe::egui::{Align, Label, Layout, RichText, Ui, vec2};
 use crate::chart::{Lines, Role, Scene, Shade};
 use crate::domain::machine::Gpu;
 use crate::domain::settings::{AppSettings, MemoryUnits};
-use crate::domain::telemetry::columns::coarser;
-use crate::domain::telemetry::{Column, HOST, Metric, Rings, SeriesId, Summary, Windowed};
+use crate::domain::telemetry::{HOST, Metric, SeriesId, Summary};
 use crate::domain::text::{clean, reading_words};
 use crate::domain::types::{Bytes, Timestamp};
 use crate::engine::scan::Scan;
@@ -16,107 +15,14 @@ use crate::ui::charts;
 use crate::ui::theme::{self, size, space, tokens};
 use crate::ui::widgets::{Card, caption, caption_width, muted};
 
-use super::live::Span;
+use super::view::{Readings, View};
 
 /// Height of the line, points.
 const HEIGHT: f32 = 92.0;
 /// Points that one column of a line takes.
 const COLUMN: f32 = 2.0;
-/// A load is told as a mean over up to so many milliseconds: until then a run that ended is still in it.
-const LOAD_LAG_MS: i64 = 1_000;
 /// A line moves in steps of this share of the time shown: smaller ones cannot be seen.
 const STEPS: i64 = 1200;
-
-/// The readings shown.
-#[derive(Clone, Copy)]
-pub enum Readings<'a> {
-    /// As they are read.
-    Live(&'a Rings),
-    /// Of a stored session, cut down already.
-    Stored(&'a [Windowed]),
-}
-
-impl<'a> Readings<'a> {
-    fn series(self) -> Vec<&'a SeriesId> {
-        match self {
-            Self::Live(rings) => rings.series().collect(),
-            Self::Stored(all) => all.iter().map(|w| &w.series).collect(),
-        }
-    }
-
-    fn stored(all: &'a [Windowed], series: &SeriesId) -> Option<&'a Windowed> {
-        all.iter().find(|w| w.series == *series)
-    }
-
-    fn columns(self, series: &SeriesId, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
-        match self {
-            Self::Live(rings) => rings.get(series).map(|ring| ring.columns(from, to, n)),
-            Self::Stored(all) => {
-                Self::stored(all, series).map(|w| coarser(&w.columns, from, to, n))
-            }
-        }
-        .unwrap_or_default()
-    }
-
-    /// Mean of the live readings outside these times, which are in order; `None` where that is all the time or none.
-    fn mean_outside(self, spans: &[&Span], series: &SeriesId, view: &View) -> Option<f64> {
-        let Self::Live(rings) = self else {
-            return None;
-        };
-        let ring = rings.get(series)?;
-        let (mut weighted, mut total, mut from) = (0.0, 0.0, view.from.0);
-        let ends = spans.iter().map(|s| (s.from.0, s.to.0 + LOAD_LAG_MS));
-        for (begin, end) in ends.chain([(view.to.0 + 1, i64::MAX)]) {
-            if let Some(between) = ring.summary(Timestamp(from), Timestamp(begin - 1)) {
-                let secs = (begin - from) as f64;
-                weighted += secs * between.mean;
-                total += secs;
-            }
-            from = from.max(end);
-        }
-        (!spans.is_empty() && total > 0.0).then(|| weighted / total)
-    }
-
-    fn summary(self, series: &SeriesId, from: Timestamp, to: Timestamp) -> Option<Summary> {
-        match self {
-            Self::Live(rings) => rings.get(series)?.summary(from, to),
-            Self::Stored(all) => Some(Self::stored(all, series)?.summary),
-        }
-    }
-
-    /// The value that came last, and when; of a stored session nothing is now.
-    fn last(self, series: &SeriesId) -> Option<(Timestamp, f64)> {
-        match self {
-            Self::Live(rings) => rings.get(series)?.last(),
-            Self::Stored(_) => None,
-        }
-    }
-}
-
-/// The time shown, and what is known of it.
-pub struct View<'a> {
-    /// Readings.
-    pub readings: Readings<'a>,
-    /// Runs.
-    pub spans: Vec<&'a Span>,
-    /// Begin.
-    pub from: Timestamp,
-    /// End.
-    pub to: Timestamp,
-    /// The readings go on: the value is the last, unless it is older than so many milliseconds. `None` is a stored
-    /// session, whose value is the mean.
-    pub fresh_ms: Option<i64>,
-    /// The session shown; 0 is now.
-    pub session: i64,
-}
-
-impl View<'_> {
-    /// What a sensor says now: nothing in a stored session, or after it fell silent.
-    fn now(&self, series: &SeriesId) -> Option<f64> {
-        let (at, value) = self.readings.last(series)?;
-        (self.to.0 - at.0 <= self.fresh_ms?).then_some(value)
-    }
-}
 
 /// What a tile draws, kept until its readings or its width change.
 #[derive(Debug)]
@@ -209,7 +115,7 @@ impl Tiles {
         let make = |key: Key| Kept {
             scene: lines(series, view, scale, most, width).scene(width),
             summary: view.readings.summary(series, view.from, view.to),
-            between_runs: between_runs(series, view),
+            between_runs: view.between_runs(series),
             key,
         };
         match self.0.entry(series.clone()) {
@@ -321,17 +227,6 @@ const fn role(metric: Metric) -> Role {
         Metric::GpuLoad | Metric::LinkGeneration | Metric::LinkLanes => Role::Load,
         Metric::CpuLoad | Metric::RamUsed | Metric::DiskRead => Role::Host,
     }
-}
-
-/// What other programs make of a load, percent: its mean in the time shown while no run of Flux was measured, where one was.
-fn between_runs(series: &SeriesId, view: &View) -> Option<f64> {
-    let is_load = matches!(series.metric, Metric::GpuLoad | Metric::CpuLoad);
-    let within = |s: &&&Span| s.to >= view.from && s.from <= view.to;
-    let mut spans: Vec<_> = view.spans.iter().filter(within).copied().collect();
-    spans.sort_by_key(|span| span.from);
-    is_load
-        .then(|| view.readings.mean_outside(&spans, series, view))
-        .flatten()
 }
 
 /// The most a series can be, in its metric's unit, where that is known.
