@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// PPT0 is bit 0, TDC_GFX 16, TEMP_MEM 34, TEMP_HOTSPOT 36, PPM 56, FIT 57.
+    /// `PPT0` is bit 0, `TDC_GFX` 16, `TEMP_MEM` 34, `TEMP_HOTSPOT` 36, `PPM` 56, `FIT` 57.
     #[test]
     fn power_current_and_heat_count_alone() {
         let of = |version, byte, bits| throttled(&table(version, 168, &[(byte, bits)]));

@@ -227,7 +227,7 @@ fn wrapped(words: &str, width: usize) -> String {
         if line.chars().count() + 1 + word.chars().count() >= width && line.trim() != "" {
             text.push_str(&line);
             text.push('\n');
-            line = "   ".to_owned();
+            "   ".clone_into(&mut line);
         }
         line.push(' ');
         line.push_str(word);
