@@ -17,6 +17,7 @@ use std::time::Instant;
 use flux::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId};
 use flux::domain::types::{EnergyMethod, Goal, RunOutcome, Verdict};
 use flux::engine::message::{AbRequest, Command, Outcome, TuneRequest};
+use flux::engine::prepare::Workplace;
 use flux::engine::report::{AbDocument, TuneDocument};
 use flux::ports::{Store as _, Telemetry, TelemetrySource};
 use scripted_engine::{Answer, Desk, finished};
@@ -213,6 +214,30 @@ fn a_doubt_is_told_once_and_kept_with_its_run() {
     let doubted = runs.iter().filter_map(|r| r.run.telemetry.as_ref());
     // Our own process before may be what kept the processor busy before all others.
     assert_eq!(doubted.filter(|t| t.doubts.len() == 1).count(), 1);
+}
+
+#[test]
+fn of_several_devices_the_first_named_is_the_one_whose_sensors_count() {
+    let mut desk = Desk::new(|_| panic!("nothing is to run"));
+    desk.moves_to("hybrid-laptop");
+    desk.lists(&[
+        ("Vulkan0", "Intel(R) UHD Graphics"),
+        ("Vulkan1", "NVIDIA GeForce RTX 4080 Laptop GPU"),
+    ]);
+    let sensors_of = |device: Option<&str>| {
+        let place = Workplace::read(&desk.bed.model, None, device, None, &desk.ports);
+        place.unwrap().sensors()
+    };
+    let (intel, nvidia) = (Some("0000:00:02.0"), Some("0000:01:00.0"));
+    for (device, sensors) in [
+        (None, intel),
+        (Some("Vulkan1"), nvidia),
+        (Some("Vulkan1,Vulkan0"), nvidia),
+        (Some("Vulkan0,Vulkan1"), intel),
+        (Some("cpu"), None),
+    ] {
+        assert_eq!(sensors_of(device).as_deref(), sensors, "{device:?}");
+    }
 }
 
 /// A card that holds its clocks down throughout.
