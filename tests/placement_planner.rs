@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use flux::domain::placement::assignment::{ContextParams, Home, HostTensors, Placement};
 use flux::domain::placement::assumed::priors;
-use flux::domain::placement::devices::Memories;
+use flux::domain::placement::devices::{CpuLayout, Memories};
 use flux::domain::placement::flags::{self, Known as Flags, Rule, RuleError};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::Corrections;
@@ -200,6 +200,38 @@ fn cache_and_buffers_leave_weights_the_rest_of_ram() {
     assert!(tight.streams && tight.fits(), "{:?}", tight.misfits);
     assert!(!roomy.streams);
     assert!(roomy.predicted.tg > 10.0 * tight.predicted.tg);
+}
+
+/// A model that RAM does not hold streams only as it is in the file: a repacked copy could not be dropped.
+#[test]
+fn weights_are_repacked_where_ram_holds_them_and_stream_where_it_does_not() {
+    let layout = layout("qwen3-0.6b");
+    let of = |mib| {
+        let mut machine = memories(Vec::new(), Bytes::mib(mib));
+        machine.host.layout = CpuLayout::without_devices("x86_64");
+        let constants = priors(&machine, None, false);
+        best(&layout, &machine, &constants, &ask(Goal::Generation)).remove(0)
+    };
+    let (tight, roomy) = (of(800), of(4096));
+    assert!(tight.placement.no_repack && tight.streams, "{:?}", tight.memory);
+    assert_eq!(tight.misfits, [""; 0]);
+    assert!(!roomy.placement.no_repack && !roomy.streams);
+    let args = |tool, flags: &[&str]| {
+        let flags = flags.iter().map(|f| (*f).to_owned()).collect();
+        let known = Flags {
+            tool,
+            flags: &flags,
+        };
+        flags::args(&tight.placement, &tight.context, &layout, known)
+    };
+    let bench = args(Tool::Bench, &["--repack"]).unwrap();
+    assert!(bench.ends_with(&["--repack".to_owned(), "0".to_owned()]));
+    let server = args(Tool::Server, &["--repack", "--no-repack"]).unwrap();
+    assert!(server.ends_with(&["--no-repack".to_owned()]));
+    assert_eq!(
+        args(Tool::Bench, &[]),
+        Err(RuleError::Repacks("llama-bench"))
+    );
 }
 
 #[test]

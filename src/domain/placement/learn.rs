@@ -185,8 +185,12 @@ pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, Stri
                 .to_owned(),
         );
     }
+    let no_repack = record.get("repack").and_then(Value::as_bool) == Some(false);
     if text("devices") == "none" {
-        return Ok(Placement::cpu_only());
+        return Ok(Placement {
+            no_repack,
+            ..Placement::cpu_only()
+        });
     }
     let mut host_tensors = Vec::new();
     let rules = text("tensor_buft_overrides");
@@ -206,6 +210,7 @@ pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, Stri
         host_tensors,
         tensor_split: if one { Vec::new() } else { split },
         kv_on_host: number(record, "no_kv_offload") == Some(1),
+        no_repack,
     })
 }
 

@@ -98,7 +98,7 @@ struct Session<'a, 'b> {
 /// Measures, confirms, recalibrates, stores.
 ///
 /// # Errors
-/// As [`base`]; no build with llama-bench; nothing fits; the store cannot be written; cancelled.
+/// As [`base`]; no build with llama-bench; nothing fits, or nothing that llama-bench can run; the store cannot be written; cancelled.
 pub fn perform(
     request: &PlanRequest,
     ports: &Ports,
@@ -108,7 +108,9 @@ pub fn perform(
     let _measuring = ports.store.begin_measuring()?;
     let before = base(request, ports)?;
     let place = workplace(request, ports)?;
-    let tests = plan::workload(plan::PROMPT, plan::GENERATED, 0, false);
+    let first = first(&before)?;
+    let (prompt, generated) = request.tokens();
+    let tests = plan::workload(prompt, generated, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
         .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;
     let session = begin(
@@ -140,7 +142,7 @@ pub fn perform(
         done: 0,
         expected: expected as u32,
     };
-    let result = work.run(&before);
+    let result = work.run(&before, &first);
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         work.bench.run_secs,
@@ -178,7 +180,11 @@ fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError
 
 impl Session<'_, '_> {
     /// Every step; what it came to, and the plan that all of it teaches.
-    fn run(&mut self, before: &PlanBase) -> Result<(BenchDocument, PlanDocument), Ended> {
+    fn run(
+        &mut self,
+        before: &PlanBase,
+        first: &[Candidate],
+    ) -> Result<(BenchDocument, PlanDocument), Ended> {
         self.bench.tell_conditions(self.context)?;
         if self.request.ram_limit.is_some() {
             let told =
@@ -194,8 +200,8 @@ impl Session<'_, '_> {
             None
         };
         let mut placements = Vec::new();
-        for candidate in first(before) {
-            placements.push(self.candidate(&candidate)?);
+        for candidate in first {
+            placements.push(self.candidate(candidate)?);
         }
         let learned = base(self.request, self.ports)?;
         if let Some(best) = self.fastest(&placements) {
