@@ -43,7 +43,8 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
             "-m".to_owned(),
             document.model.path.display().to_string(),
         ];
-        args.extend(chosen.args.server.iter().cloned());
+        let measured = document.bench.as_ref().map(|b| &b.args);
+        args.extend(measured.unwrap_or(&chosen.args.server).iter().cloned());
         let command = shell_command(&document.machine.env, &args);
         let _ = writeln!(text, "\n{}\n  {command}", style.heading("Command"));
     }
@@ -247,6 +248,9 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
             clean(&settings_words(&confirmation.baseline)),
             clean(&confirmation.reason)
         );
+    }
+    if !bench.reason.is_empty() {
+        let _ = writeln!(text, "Result: {}", clean(&bench.reason));
     }
     if let Some(profile) = bench.profile {
         let _ = writeln!(

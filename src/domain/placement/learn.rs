@@ -13,6 +13,7 @@ use super::devices::Memories;
 use super::fit::Observation;
 use super::footprint::Footprint;
 use super::layout::{ModelLayout, TensorClass};
+use super::memory::repacked_bytes;
 use super::speed::{Setting, work};
 
 /// Records turned into observations, and why others were left out.
@@ -92,6 +93,7 @@ fn observation(
         homes: &homes,
         context: &context,
         memories,
+        repacked: repacked_bytes(layout, &placement, memories) as f64,
     };
     let run = record.get("run").and_then(Value::as_str);
     let name = run.map_or_else(|| placement.to_string(), str::to_owned);

@@ -24,6 +24,7 @@ pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
 pub use correction::{Corrections, Difference, Observed};
 use net::Net;
+pub use weights::repacked_bytes;
 
 use super::assignment::{ContextParams, Home, Placement};
 use super::devices::Memories;

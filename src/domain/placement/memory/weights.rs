@@ -1,7 +1,7 @@
 //! Which memory holds each weight, and how much it takes there (`llama-model-loader.cpp`, `create_tensor`).
 
 use crate::domain::placement::assignment::{Home, Placement};
-use crate::domain::placement::devices::Memories;
+use crate::domain::placement::devices::{CpuLayout, Memories};
 use crate::domain::placement::layout::{ModelLayout, TensorClass, TensorEntry};
 use crate::domain::types::Backend;
 
@@ -84,6 +84,24 @@ pub(super) fn repacked(
     let multiplied = class != TensorClass::Embedding && rows > 1;
     let repacks = memories.host.layout.repacks(&tensor.kind, rows);
     multiplied && repacks && !placement.no_repack
+}
+
+/// Bytes of all weights that the CPU backend copies into a layout of its own under a placement.
+pub fn repacked_bytes(layout: &ModelLayout, placement: &Placement, memories: &Memories) -> u64 {
+    if memories.host.layout == CpuLayout::File || placement.no_repack {
+        return 0;
+    }
+    let homes = homes(layout, placement, memories);
+    let mut bytes = 0;
+    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
+        let tied = homes.tied.filter(|_| tensor.name == EMBEDDINGS);
+        for (home, class) in [(Some(*home), tensor.class), (tied, TensorClass::Output)] {
+            if home == Some(Home::Host) && repacked(tensor, class, placement, memories) {
+                bytes += tensor.bytes.0;
+            }
+        }
+    }
+    bytes
 }
 
 /// Bytes of the largest tensor in the operation a weight is tried with.

@@ -259,11 +259,11 @@ impl<'a> Planner<'a> {
         candidate
     }
 
-    /// Weights that RAM does not hold come from the disk, unless they are repacked; all else must fit.
+    /// Weights that RAM does not hold come from the disk, but for repacked ones; all else must fit.
     fn misfits(candidate: &Candidate) -> Vec<String> {
         let streamed = |m: &&DeviceMemory| {
             let rest = m.total().saturating_sub(m.model());
-            m.id == memory::HOST_ID && rest <= m.usable && m.repacked == Bytes(0)
+            m.id == memory::HOST_ID && Bytes(rest.0 + m.repacked.0) <= m.usable
         };
         let all = candidate.memory.iter().enumerate();
         all.filter(|(_, m)| !streamed(m))
@@ -293,6 +293,7 @@ impl<'a> Planner<'a> {
             homes: &homes,
             context,
             memories,
+            repacked: memory::repacked_bytes(self.layout, &placement, memories) as f64,
         };
         let predict = |test| rate(setting, test, self.constants).unwrap_or(0.0);
         let predicted = Predicted {

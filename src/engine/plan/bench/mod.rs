@@ -212,7 +212,10 @@ impl Session<'_, '_> {
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&document)?;
         let mut after = base(self.request, self.ports)?;
-        self.keep_fit(&mut after, &document.placements)?;
+        // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
+        let unlimited = self.request.ram_limit.is_none() || first.iter().all(|c| !c.streams);
+        let predicted: &[ArmResult] = if unlimited { &document.placements } else { &[] };
+        self.keep_fit(&mut after, predicted)?;
         let mut plan = PlanDocument::of(&after, &self.request.predict)?;
         if let Some(words) = own_words(&document.settings) {
             let candidate = after.predict(words)?;
