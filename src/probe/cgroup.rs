@@ -19,19 +19,19 @@ pub(super) struct Allowed {
 struct Files {
     limit: &'static str,
     usage: &'static str,
-    /// Key of `memory.stat`: cached files of the group and of those below it.
-    cached: &'static str,
+    /// Keys of `memory.stat`: cached files of the group and of those below it, as `MemAvailable` counts them.
+    cached: [&'static str; 2],
 }
 
 const V1: Files = Files {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
-    cached: "total_inactive_file",
+    cached: ["total_inactive_file", "total_active_file"],
 };
 const V2: Files = Files {
     limit: "memory.max",
     usage: "memory.current",
-    cached: "inactive_file",
+    cached: ["inactive_file", "active_file"],
 };
 
 /// The tightest limit on this process, of its group or of one above it; `None` without any, and off Linux.
@@ -68,11 +68,12 @@ fn of(dir: &Path, files: &Files) -> Option<Allowed> {
     let number = |name: &str| read_number(&dir.join(name));
     let total = number(files.limit)?;
     let stat = read(&dir.join("memory.stat")).unwrap_or_default();
-    let cached = stat.lines().find_map(|line| {
+    let cached = stat.lines().filter_map(|line| {
         let (key, value) = line.split_once(' ')?;
-        (key == files.cached).then(|| value.parse::<u64>().ok())?
+        let counts = files.cached.contains(&key);
+        counts.then(|| value.parse::<u64>().ok())?
     });
-    let used = number(files.usage)?.saturating_sub(cached.unwrap_or(0));
+    let used = number(files.usage)?.saturating_sub(cached.sum());
     Some(Allowed {
         total: Bytes(total),
         free: Bytes(total.saturating_sub(used)),
@@ -105,7 +106,7 @@ mod tests {
             ("sys/fs/cgroup/user.slice/memory.current", "3221225472\n"),
             (
                 "sys/fs/cgroup/user.slice/memory.stat",
-                "anon 1073741824\ninactive_file 2147483648\n",
+                "anon 1073741824\ninactive_file 1073741824\nactive_file 1073741824\n",
             ),
             ("sys/fs/cgroup/user.slice/app.service/memory.max", "max\n"),
         ]);
