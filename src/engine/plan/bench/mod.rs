@@ -3,14 +3,15 @@
 
 mod arm;
 mod arms;
+mod keep;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::planner::Candidate;
 use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
-use crate::domain::types::{Backend, PlannedRun, Profile, Settings, Stage, Verdict};
-use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
+use crate::domain::types::{Backend, PlannedRun, Settings, Stage, Verdict};
+use crate::ports::{NewPlacement, NoticeLevel, SessionKind};
 
 use crate::engine::Ports;
 use crate::engine::install::to_json;
@@ -28,9 +29,7 @@ pub use arm::ArmResult;
 use arm::result;
 use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
 
-use super::{
-    CandidateDocument, FitDocument, PlanBase, PlanDocument, PlanRequest, PredictionError, base,
-};
+use super::{CandidateDocument, PlanBase, PlanDocument, PlanRequest, base};
 
 /// A runner-up this near is confirmed against the fastest: processes of hybrid placements vary by so much (paper section 7).
 const NEAR: f64 = 1.15;
@@ -362,60 +361,6 @@ impl Session<'_, '_> {
         let verdict = outcome.verdict;
         self.last = Some(outcome);
         Ok(verdict)
-    }
-
-    /// A profile of a placement that beat what it was confirmed against.
-    fn save(&self, document: &BenchDocument) -> Result<Option<i64>, Ended> {
-        let (place, ports) = (self.bench.place, self.ports);
-        let won = document.verdict == Some(Verdict::Improved) && !document.settings.is_stock();
-        let verdicts = ports.store.verdicts(self.bench.session)?;
-        let confirmed = verdicts
-            .iter()
-            .rev()
-            .find(|v| v.settings == document.settings && v.verdict == Verdict::Improved);
-        let Some(verdict) = confirmed.filter(|_| won) else {
-            return Ok(None);
-        };
-        let written = |tool| place.launch(&document.settings, tool, ports);
-        let profile = Profile {
-            id: 0,
-            session: self.bench.session,
-            fingerprint: place.fingerprint.hash.clone(),
-            runtime_digest: place.runtime.digest.clone(),
-            model_digest: place.model.digest.clone(),
-            goal: self.request.goal,
-            bench: written(Tool::Bench)?,
-            server: written(Tool::Server)?,
-            settings: document.settings.clone(),
-            created_at: ports.clock.now(),
-            simulated: place.machine.simulated,
-        };
-        let runs = ports.store.run_heads(self.bench.session)?;
-        let introduced = runs
-            .iter()
-            .find(|r| r.planned.settings == document.settings);
-        let introduced = introduced.map(|r| (PLACEMENT.to_owned(), r.id));
-        Ok(Some(ports.store.save_profile(&NewProfile {
-            profile,
-            introduced_by: introduced.into_iter().collect(),
-            verdict_id: verdict.id,
-        })?))
-    }
-
-    /// The fit after everything, with what the predictions before it were worth.
-    fn keep_fit(&self, after: &mut PlanBase, arms: &[ArmResult]) -> Result<(), Ended> {
-        let now = self.ports.clock.now();
-        let error = PredictionError::of(arms, &after.layout.info.name, now);
-        let document = FitDocument {
-            history: Vec::new(),
-            ..FitDocument::of(after)
-        };
-        let document = PredictionError::kept_in(error.as_ref(), to_json(&document)?);
-        after.errors.extend(error);
-        self.ports
-            .store
-            .append_fit(&self.bench.place.fingerprint, now, &document)?;
-        Ok(())
     }
 
     /// What the history shows of the session: its last comparison.
