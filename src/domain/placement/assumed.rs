@@ -132,7 +132,7 @@ fn hand_off(memories: &Memories, windows: bool) -> f64 {
 mod tests {
     use super::*;
     use crate::domain::placement::bandwidth::Bandwidth;
-    use crate::domain::placement::devices::HostMemory;
+    use crate::domain::placement::devices::{CpuLayout, HostMemory};
     use crate::domain::types::Bytes;
 
     /// Measured on a virtual disk: 3.15 GB/s past the cache, 1.9 GB/s through it.
@@ -144,6 +144,7 @@ mod tests {
                 total: Bytes::gib(8),
                 usable: Bytes::gib(7),
                 used_by_others: Bytes::gib(1),
+                layout: CpuLayout::File,
             },
         };
         let disk = |paths: &[(Path, f64)]| {
