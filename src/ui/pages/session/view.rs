@@ -149,7 +149,7 @@ impl SessionView {
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             rejection: story.rejection(),
             ending: match &story.result {
-                Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
+                Outcome::Tuned(_) | Outcome::Compared(_) | Outcome::Lab(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
                 Outcome::Cancelled => Ending::Cancelled,
                 Outcome::Open => Ending::Open,
