@@ -17,7 +17,10 @@ use super::message::JobError;
 use super::plan::bench::PlanConfig;
 use super::settings::{self, describe};
 use super::target::Target;
-use super::{Ports, chosen, tune};
+use super::{Ports, chosen, lab, tune};
+
+/// The setting that chooses a queue family, as the search space calls it.
+const GRAPHICS_QUEUE: &str = "graphics-queue";
 
 /// What `flux run` is asked to do.
 #[derive(Debug, Clone)]
@@ -51,6 +54,9 @@ pub struct Explanation {
     pub run_metric_text: String,
     /// What the confirmation found, in words.
     pub confirmation_text: String,
+    /// What the kernel lab found of what this setting chooses, in words, where it has been asked on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab_text: Option<String>,
 }
 
 /// What would be started, and why.
@@ -315,7 +321,9 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .map_or_else(|| "not stored".to_owned(), in_words);
     let baseline = confirmation.map(|c| c.baseline).unwrap_or_default();
     let start = start_of(&baseline, profile, ports)?;
+    let lab = lab_text(profile, ports)?;
     let explained = |i: Introduction| Explanation {
+        lab_text: lab.clone().filter(|_| i.dimension == GRAPHICS_QUEUE),
         describe: describe(&i.dimension, &space).to_owned(),
         run_id: i.run.id,
         run_number: i.run.seq + 1,
@@ -334,6 +342,19 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .into_iter()
         .map(explained)
         .collect())
+}
+
+/// What the newest kernel lab of this machine found of its queue families, in words.
+fn lab_text(profile: &Profile, ports: &Ports) -> Result<Option<String>, JobError> {
+    if !profile.settings.0.contains_key(GRAPHICS_QUEUE) {
+        return Ok(None);
+    }
+    let key = fingerprint::fingerprint(&ports.probe.machine(), None);
+    let found = lab::stored(ports, &key)?.into_iter().find_map(|lab| {
+        let (card, queues) = (lab.report.card?, lab.queues?);
+        Some((lab.session?, card.name, queues.verdict))
+    });
+    Ok(found.map(|(session, card, verdict)| format!("{card}: {verdict} (session {session})")))
 }
 
 /// What confirmed the baseline that a search started from, in words.

@@ -7,11 +7,11 @@ use fastrand::Rng;
 use crate::domain::lab::{Format, Kernel as Id, KernelResult, LabEvent, Layout, Outcome};
 use crate::domain::types::Bytes;
 use crate::ports::{CancelToken, LabRequest};
-use crate::vulkan::{Bound, Gpu, GpuError, Kernel, Queue, Shader};
+use crate::vulkan::{Bound, Gpu, GpuError, Kernel, Kind, Queue, Shader};
 
 use super::buffers::Buffers;
 use super::data::{COLUMNS, Tile, vector, weighted_sum};
-use super::{fault, shaders};
+use super::{FREE_SHARE, fault, shaders};
 
 /// Steps of progress: one per kernel.
 pub(super) const STEPS: u64 = 3 + (Format::ALL.len() * Layout::ALL.len()) as u64;
@@ -44,16 +44,16 @@ const NOTHING: u32 = 0x7fc0_0000;
 /// What the writing kernel writes.
 const WORD: u32 = 0x9e37_79b9;
 
-/// Measures every kernel in at most `most` bytes of the device's memory.
+/// Measures every kernel in the lab's share of the device's memory.
 pub(super) fn measure(
     gpu: &Gpu,
     queue: &mut Queue,
     request: &LabRequest,
-    most: u64,
     steps: u64,
     cancel: &CancelToken,
     tell: &mut dyn FnMut(LabEvent),
 ) -> Result<(), GpuError> {
+    let most = gpu.physical.free(Kind::Device) / FREE_SHARE;
     let buffers = Buffers::new(gpu, request.largest.0, most)?;
     if buffers.size < request.largest.0 {
         tell(LabEvent::Notice(format!(

@@ -93,28 +93,29 @@ fn work(
     }
     tell(LabEvent::Card(card));
     let gpu = Gpu::open(vulkan, Rc::clone(physical), &families)?;
-    let mut queue = Queue::new(&gpu, &physical.families[0])?;
+    on_gpu(&gpu, request, cancel, tell)
+}
+
+fn on_gpu(
+    gpu: &Gpu,
+    request: &LabRequest,
+    cancel: &CancelToken,
+    tell: &mut dyn FnMut(LabEvent),
+) -> Result<(), GpuError> {
+    let steps = kernels::STEPS + dispatch::STEPS;
+    let mut queue = Queue::new(gpu, &gpu.physical.families[0])?;
     if !queue.has_timestamps() {
         tell(LabEvent::Notice(
             "the card keeps no time of its own: bandwidths include handing over the work"
                 .to_owned(),
         ));
     }
-    let steps = kernels::STEPS + dispatch::STEPS;
-    kernels::measure(
-        &gpu,
-        &mut queue,
-        request,
-        free / FREE_SHARE,
-        steps,
-        cancel,
-        tell,
-    )?;
+    kernels::measure(gpu, &mut queue, request, steps, cancel, tell)?;
     drop(queue);
     if cancel.is_cancelled() {
         return Ok(());
     }
-    dispatch::measure(&gpu, request.quick, steps, cancel, tell)
+    dispatch::measure(gpu, request.quick, steps, cancel, tell)
 }
 
 fn card(physical: &Physical, request: &LabRequest, free: u64) -> Card {

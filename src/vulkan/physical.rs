@@ -94,6 +94,14 @@ impl Physical {
     }
 }
 
+#[cfg(test)]
+impl Physical {
+    /// As if so much were free in every heap.
+    pub(crate) fn leave_free(&mut self, bytes: u64) {
+        self.free = Some([bytes; vk::MAX_MEMORY_HEAPS]);
+    }
+}
+
 /// Every card that can compute, in Vulkan's order: one under two drivers is one (case C17), and those of the same name are
 /// numbered.
 pub(crate) fn cards(vulkan: &Rc<Vulkan>) -> Result<Vec<Physical>, GpuError> {

@@ -207,7 +207,7 @@ impl Queue {
                     let bottom = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
                     raw.cmd_write_timestamp(commands, bottom, self.clock, 1);
                 }
-                recorder.to_host();
+                recorder.host_barrier();
             }
             raw.end_command_buffer(commands).named("vkEndCommandBuffer")
         }
@@ -352,7 +352,7 @@ impl<'r> Recorder<'_, 'r> {
     }
 
     /// Makes what was written visible to the host.
-    fn to_host(&mut self) {
+    fn host_barrier(&mut self) {
         type Stage = vk::PipelineStageFlags;
         type Access = vk::AccessFlags;
         let writes = Access::SHADER_WRITE | Access::TRANSFER_WRITE;

@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const MEASURE_LIMIT: Duration = Duration::from_secs(40);
 
 /// A lab of a fast card takes a quarter of a minute; a lab that takes longer than this hangs somewhere.
-const LAB_LIMIT: Duration = Duration::from_secs(300);
+const LAB_LIMIT: Duration = Duration::from_mins(5);
 
 /// A `flux` to ask.
 #[derive(Debug, Clone)]
