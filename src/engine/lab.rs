@@ -337,6 +337,19 @@ pub fn stored(ports: &Ports, fingerprint: &Fingerprint) -> PortResult<Vec<LabDoc
     Ok(found)
 }
 
+/// What the newest kernel lab of this machine found of its queue families, in words.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn queue_verdict(ports: &Ports) -> PortResult<Option<String>> {
+    let key = fingerprint(&ports.probe.machine(), None);
+    let found = stored(ports, &key)?.into_iter().find_map(|lab| {
+        let (card, queues) = (lab.report.card?, lab.queues?);
+        Some((lab.session?, card.name, queues.verdict))
+    });
+    Ok(found.map(|(session, card, verdict)| format!("{card}: {verdict} (session {session})")))
+}
+
 /// What the labs say of reading their cards' memory, as the planner's bandwidth profile has it; only sizes beyond any cache
 /// count, and a software renderer reads RAM.
 pub(super) fn reads(labs: &[LabDocument]) -> impl Iterator<Item = Bandwidth> {

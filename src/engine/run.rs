@@ -321,7 +321,12 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .map_or_else(|| "not stored".to_owned(), in_words);
     let baseline = confirmation.map(|c| c.baseline).unwrap_or_default();
     let start = start_of(&baseline, profile, ports)?;
-    let lab = lab_text(profile, ports)?;
+    let chooses_queue = profile.settings.0.contains_key(GRAPHICS_QUEUE);
+    let lab = if chooses_queue {
+        lab::queue_verdict(ports)?
+    } else {
+        None
+    };
     let explained = |i: Introduction| Explanation {
         lab_text: lab.clone().filter(|_| i.dimension == GRAPHICS_QUEUE),
         describe: describe(&i.dimension, &space).to_owned(),
@@ -342,19 +347,6 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .into_iter()
         .map(explained)
         .collect())
-}
-
-/// What the newest kernel lab of this machine found of its queue families, in words.
-fn lab_text(profile: &Profile, ports: &Ports) -> Result<Option<String>, JobError> {
-    if !profile.settings.0.contains_key(GRAPHICS_QUEUE) {
-        return Ok(None);
-    }
-    let key = fingerprint::fingerprint(&ports.probe.machine(), None);
-    let found = lab::stored(ports, &key)?.into_iter().find_map(|lab| {
-        let (card, queues) = (lab.report.card?, lab.queues?);
-        Some((lab.session?, card.name, queues.verdict))
-    });
-    Ok(found.map(|(session, card, verdict)| format!("{card}: {verdict} (session {session})")))
 }
 
 /// What confirmed the baseline that a search started from, in words.

@@ -16,6 +16,16 @@ const ENTRY: &str = "main";
 /// The SPIR-V of Vulkan 1.1: the first with sub-groups.
 const SPIRV_VERSION: (u8, u8) = (1, 3);
 
+/// What `Gpu::open` enables where a device has it; naga may not use more.
+const ENABLED: [spv::Capability; 6] = [
+    spv::Capability::Shader,
+    spv::Capability::Float16,
+    spv::Capability::StorageBuffer16BitAccess,
+    spv::Capability::UniformAndStorageBuffer16BitAccess,
+    spv::Capability::GroupNonUniform,
+    spv::Capability::GroupNonUniformArithmetic,
+];
+
 /// A shader with what it is called with: storage buffers 0, 1, … of group 0, and 32-bit immediates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shader<'a> {
@@ -50,6 +60,7 @@ pub(crate) fn spirv(wgsl: &str) -> Result<Vec<u32>, GpuError> {
         },
         zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
         force_loop_bounding: false,
+        capabilities: Some(ENABLED.into_iter().collect()),
         use_storage_input_output_16: false,
         emit_int_div_checks: false,
         ..spv::Options::default()

@@ -8,9 +8,10 @@ fn scale_of(block: u32) -> f32 {
 }
 
 fn low_nibbles(word: u32) -> vec4<f32> {
-    return vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu)) - vec4<f32>(8.0);
+    let nibbles = vec4<u32>(word, word >> 8u, word >> 16u, word >> 24u) & vec4<u32>(15u);
+    return vec4<f32>(nibbles) - vec4<f32>(8.0);
 }
 
 fn high_nibbles(word: u32) -> vec4<f32> {
-    return vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu)) - vec4<f32>(8.0);
+    return low_nibbles(word >> 4u);
 }
