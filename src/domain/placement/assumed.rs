@@ -143,7 +143,7 @@ fn hand_off(memories: &Memories, windows: bool) -> f64 {
 mod tests {
     use super::*;
     use crate::domain::placement::bandwidth::Bandwidth;
-    use crate::domain::placement::devices::HostMemory;
+    use crate::domain::placement::devices::{CpuLayout, HostMemory};
     use crate::domain::types::Bytes;
 
     /// The paper's card: a copy of 169.4 GB/s, the best matrix-vector kernel 197.3 GB/s.
@@ -205,6 +205,7 @@ mod tests {
                 total: Bytes::gib(8),
                 usable: Bytes::gib(7),
                 used_by_others: Bytes::gib(1),
+                layout: CpuLayout::File,
             },
         };
         let disk = |paths: &[(Path, f64)]| {

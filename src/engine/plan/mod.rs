@@ -80,6 +80,12 @@ pub struct PlanRequest {
     pub predict: Vec<String>,
     /// Processes per arm of each confirmation, instead of the planned number.
     pub processes: Option<u32>,
+    /// Tokens of the prompt test; `None` is the method's own.
+    #[serde(default)]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of the generation test; `None` is the method's own.
+    #[serde(default)]
+    pub generated_tokens: Option<u32>,
 }
 
 impl PlanRequest {
@@ -100,7 +106,17 @@ impl PlanRequest {
             learn_from: Vec::new(),
             predict: Vec::new(),
             processes: None,
+            prompt_tokens: None,
+            generated_tokens: None,
         }
+    }
+
+    /// Tokens of the prompt test and of the generation test.
+    pub fn tokens(&self) -> (u32, u32) {
+        (
+            self.prompt_tokens.unwrap_or(plan::PROMPT),
+            self.generated_tokens.unwrap_or(plan::GENERATED),
+        )
     }
 }
 
@@ -212,6 +228,7 @@ fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobE
 fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
     let longest = layout.info.context_length.unwrap_or(u64::MAX);
     let context = request.context.unwrap_or_else(|| CONTEXT.min(longest));
+    let (prompt, generated) = request.tokens();
     let reduced = request.allow_kv_quant.then(|| REDUCED_CACHE.to_owned());
     Ask {
         context: ContextParams {
@@ -222,8 +239,8 @@ fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
         cache_types: reduced.into_iter().collect(),
         goal: request.goal,
         request: request.request_shape,
-        prompt: TestSpec::prompt(plan::PROMPT),
-        generation: TestSpec::generation(plan::GENERATED),
+        prompt: TestSpec::prompt(prompt),
+        generation: TestSpec::generation(generated),
     }
 }
 

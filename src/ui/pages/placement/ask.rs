@@ -8,6 +8,7 @@ use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::devices::Memories;
 use crate::domain::placement::edit::Hand;
 use crate::domain::placement::footprint::Footprint;
+use crate::domain::placement::memory::repacked_bytes;
 use crate::domain::placement::planner::{Ask, Candidate, Planner, Predicted};
 use crate::domain::placement::speed::{Setting, rate};
 use crate::domain::placement::words as words_of;
@@ -150,14 +151,14 @@ impl Model {
     }
 
     fn rates(&self, looked: &Looked, memories: &Memories, depth: u32) -> Predicted {
-        let homes = looked
-            .placement
-            .resolve(self.footprint.n_layer(), memories.devices.len());
+        let (n, devices) = (self.footprint.n_layer(), memories.devices.len());
+        let homes = looked.placement.resolve(n, devices);
         let setting = Setting {
             model: &self.footprint,
             homes: &homes,
             context: &looked.context,
             memories,
+            repacked: repacked_bytes(&self.base.layout, &looked.placement, memories) as f64,
         };
         let of = |test| rate(setting, test, &self.base.fit.constants).unwrap_or(0.0);
         Predicted {
