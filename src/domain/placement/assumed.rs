@@ -146,10 +146,21 @@ mod tests {
     use crate::domain::placement::devices::{CpuLayout, HostMemory};
     use crate::domain::types::Bytes;
 
+    fn memories(devices: Vec<OffloadDevice>) -> Memories {
+        Memories {
+            devices,
+            host: HostMemory {
+                total: Bytes::gib(8),
+                usable: Bytes::gib(7),
+                used_by_others: Bytes::gib(1),
+                layout: CpuLayout::File,
+            },
+        }
+    }
+
     /// The paper's card: a copy of 169.4 GB/s, the best matrix-vector kernel 197.3 GB/s.
     #[test]
     fn a_kernel_labs_read_counts_before_a_copy() {
-        use crate::domain::placement::devices::OffloadDevice;
         let card = |backend| OffloadDevice {
             id: "Vulkan0".to_owned(),
             name: "RX 580".to_owned(),
@@ -168,14 +179,7 @@ mod tests {
             threads: 1,
         };
         let read = |backend, paths: &[(Path, f64)]| {
-            let memories = Memories {
-                devices: vec![card(backend)],
-                host: HostMemory {
-                    total: Bytes::gib(16),
-                    usable: Bytes::gib(15),
-                    used_by_others: Bytes::gib(1),
-                },
-            };
+            let memories = memories(vec![card(backend)]);
             let profile = BandwidthProfile {
                 paths: paths.iter().map(|(p, rate)| path(*p, *rate)).collect(),
                 ..BandwidthProfile::default()
@@ -199,15 +203,7 @@ mod tests {
     /// Measured on a virtual disk: 3.15 GB/s past the cache, 1.9 GB/s through it.
     #[test]
     fn weights_come_from_the_disk_as_fast_as_through_the_page_cache() {
-        let memories = Memories {
-            devices: Vec::new(),
-            host: HostMemory {
-                total: Bytes::gib(8),
-                usable: Bytes::gib(7),
-                used_by_others: Bytes::gib(1),
-                layout: CpuLayout::File,
-            },
-        };
+        let memories = memories(Vec::new());
         let disk = |paths: &[(Path, f64)]| {
             let of = |&(path, rate): &(Path, f64)| Bandwidth {
                 path,
