@@ -54,7 +54,7 @@ fn every_kernel_gives_the_processors_result_and_every_dispatch_counts() {
     for result in &report.kernels {
         let rate = result.rate().unwrap_or_else(|| panic!("{result:?}"));
         assert!(rate.slowest > 0.0 && rate.best.is_finite(), "{result:?}");
-        assert_eq!(result.repetitions(), 3);
+        assert_eq!(result.samples().len(), 3);
         assert_eq!(result.size, Bytes(256 << 10));
     }
     // 256 KiB in rows of 16 KiB: 16 rows, the vector of 16 KiB, 16 results.

@@ -110,6 +110,16 @@ impl<'a> Story<'a> {
         }
     }
 
+    /// What a kernel lab found, however it ended.
+    pub fn lab(&self) -> Option<LabDocument> {
+        let session = &self.evidence.session;
+        let end = session.end.as_ref()?;
+        let is_lab = session.begun.kind == SessionKind::Lab;
+        is_lab
+            .then(|| LabDocument::deserialize(&end.result).ok())
+            .flatten()
+    }
+
     /// The search's result.
     pub fn tuned(&self) -> Option<&TuneDocument> {
         match &self.result {

@@ -23,8 +23,8 @@ pub fn full(lab: &LabDocument, style: Style) -> String {
             ("Family", Align::Left),
             ("Barriers", Align::Left),
             ("Clock", Align::Left),
-            ("Per submission", Align::Right),
-            ("Per dispatch", Align::Right),
+            ("Per submission, µs", Align::Right),
+            ("Per dispatch, µs", Align::Right),
         ]);
         for costs in &queues.costs {
             table.row([
@@ -111,7 +111,7 @@ fn kernels(report: &LabReport, style: Style) -> String {
             cell(|r| r.median),
             cell(|r| r.slowest),
             cell(|r| r.best),
-            last.map_or_else(String::new, |(r, _)| r.repetitions().to_string()),
+            last.map_or_else(String::new, |(r, _)| r.samples().len().to_string()),
             last.zip(peak)
                 .map_or_else(String::new, |((_, rate), peak)| {
                     format!("{:.0} %", 100.0 * rate.median / peak)

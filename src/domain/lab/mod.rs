@@ -233,17 +233,14 @@ pub struct KernelResult {
 impl KernelResult {
     /// Bandwidth with its spread.
     pub fn rate(&self) -> Option<Rate> {
-        let Outcome::Measured { samples, .. } = &self.outcome else {
-            return None;
-        };
-        Rate::of(samples)
+        Rate::of(self.samples())
     }
 
-    /// Repetitions behind it.
-    pub fn repetitions(&self) -> usize {
+    /// Bytes per second of every repetition behind it.
+    pub fn samples(&self) -> &[f64] {
         match &self.outcome {
-            Outcome::Measured { samples, .. } => samples.len(),
-            _ => 0,
+            Outcome::Measured { samples, .. } => samples,
+            _ => &[],
         }
     }
 }

@@ -63,11 +63,11 @@ impl Estimate {
         }
     }
 
-    /// `3.2 ± 0.1 µs`.
+    /// `3.2 ± 0.1`, in microseconds.
     pub fn words(&self) -> String {
         match self.half_width_us {
-            Some(half) => format!("{} µs", plus_minus(self.mean_us, half)),
-            None => format!("{:.1} µs", self.mean_us),
+            Some(half) => plus_minus(self.mean_us, half),
+            None => format!("{:.1}", self.mean_us),
         }
     }
 }
