@@ -10,6 +10,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod gguf;
+pub mod lab;
 pub mod ports;
 pub mod probe;
 pub mod report;

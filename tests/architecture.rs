@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["domain", "ports", "system_root", "telemetry"],
     ),
     ("bandwidth", &["domain", "ports", "vulkan", "bandwidth"]),
+    ("lab", &["domain", "ports", "vulkan", "lab"]),
     ("engine", &["domain", "ports", "engine"]),
     (
         "wiring",
@@ -37,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "telemetry",
             "bandwidth",
+            "lab",
             "engine",
             "wiring",
         ],

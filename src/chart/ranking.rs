@@ -53,6 +53,28 @@ pub struct Ranking {
     pub baseline_label: String,
     /// Unit of all values, e.g. `t/s`.
     pub unit: String,
+    /// What is ranked.
+    pub of: Ranked,
+}
+
+/// What is ranked, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranked {
+    /// A row.
+    pub noun: &'static str,
+    /// What the first row is of all.
+    pub first: &'static str,
+    /// What a row's value is of its samples.
+    pub value: &'static str,
+}
+
+impl Ranked {
+    /// Settings by their mean speed.
+    pub const SETTINGS: Self = Self {
+        noun: "setting",
+        first: "the fastest",
+        value: "Mean",
+    };
 }
 
 const PITCH: f32 = 34.0;
@@ -211,12 +233,13 @@ impl Ranking {
         let mut text = match measured.first() {
             None => format!(
                 "{} ranked, none measured yet.",
-                count(rows.len(), "setting")
+                count(rows.len(), self.of.noun)
             ),
             Some(best) => format!(
-                "{} ranked by {}; the fastest is {}.",
-                count(rows.len(), "setting"),
+                "{} ranked by {}; {} is {}.",
+                count(rows.len(), self.of.noun),
                 self.unit,
+                self.of.first,
                 self.hint(best, digits)
             ),
         };
@@ -226,9 +249,9 @@ impl Ranking {
     }
 
     fn table(&self, rows: &[&Row], digits: Digits) -> Table {
-        let mean_title = format!("Mean, {}", self.unit);
+        let mean_title = format!("{}, {}", self.of.value, self.unit);
         let mut table = Table::new(&[
-            ("Setting", Align::Left),
+            (&crate::domain::text::capitalised(self.of.noun), Align::Left),
             (&mean_title, Align::Right),
             ("Samples", Align::Left),
             ("State", Align::Left),
@@ -272,7 +295,13 @@ fn words(scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32
     let wide = text_width_estimate(&text, BODY);
     // A value that the dashed line would strike through stands behind it.
     let x = match line {
-        Some(line) if start < line + 5.0 && line < start + wide + 3.0 => line + 8.0,
+        Some(line)
+            if start < line + 5.0
+                && line < start + wide + 3.0
+                && line + 8.0 + wide <= scene.width =>
+        {
+            line + 8.0
+        }
         _ => start,
     };
     let words = super::scene::Words {
@@ -336,6 +365,7 @@ mod tests {
             baseline: Some(20.0),
             baseline_label: "stock".to_owned(),
             unit: "t/s".to_owned(),
+            of: Ranked::SETTINGS,
         }
     }
 

@@ -74,6 +74,8 @@ pub enum Action {
     Compare(Compare),
     /// Start llama-server with the stored profile
     Run(Run),
+    /// What the card can do by itself: kernels against its memory, costs of its queue families
+    Lab(Lab),
     /// Power, clocks, temperatures, load and memory, live
     Monitor(Monitor),
     /// Sessions, newest first
@@ -95,6 +97,12 @@ pub enum Action {
         /// The request, as JSON
         request: String,
     },
+    /// The kernel lab, one event a line; asked by another Flux
+    #[command(hide = true, name = wiring::VULKAN_LAB)]
+    VulkanLab {
+        /// The request, as JSON
+        request: String,
+    },
 }
 
 /// `flux quickstart`.
@@ -105,6 +113,20 @@ pub struct Quickstart {
     /// Measuring time after which no further candidate is started
     #[arg(long, value_name = "TIME", value_parser = duration_secs, default_value = "10m")]
     pub time_limit: f64,
+}
+
+/// `flux lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// Card: its number in Vulkan's order, or a part of its name; without it the first discrete card
+    #[arg(long, value_name = "N|NAME")]
+    pub device: Option<String>,
+    /// Fewer sizes and repetitions
+    #[arg(long)]
+    pub quick: bool,
+    /// MiB of the largest buffer, at most
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_TRANSFER_MIB))]
+    pub largest_mib: Option<u64>,
 }
 
 /// `--machine`.

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod doctor;
 pub mod environment;
 pub mod fingerprint;
+pub mod lab;
 pub mod machine;
 pub mod placement;
 pub mod search;

@@ -12,6 +12,7 @@ use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Setti
 use crate::ports::{Notice, PortError, SynthRequest};
 
 use super::bandwidth::BandwidthAsked;
+use super::lab::LabAsked;
 use super::plan::PlanRequest;
 use super::run::RunRequest;
 
@@ -130,6 +131,8 @@ pub enum Command {
     Plan(Box<PlanRequest>),
     /// Measure what the machine's memories deliver.
     Bandwidth(BandwidthAsked),
+    /// Measure what a card can do by itself.
+    Lab(LabAsked),
     /// Install a llama.cpp build.
     Install(Backend),
     /// Write a random-weight model.
@@ -157,6 +160,7 @@ impl Command {
             Self::Ab(_) => "ab",
             Self::Plan(_) => "plan",
             Self::Bandwidth(_) => "bandwidth",
+            Self::Lab(_) => "lab",
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
             Self::Serve(_) => "serve",
@@ -166,7 +170,9 @@ impl Command {
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {
-            Self::Tune(_) | Self::Ab(_) | Self::Plan(_) | Self::Bandwidth(_) => Occupies::Measuring,
+            Self::Tune(_) | Self::Ab(_) | Self::Plan(_) | Self::Bandwidth(_) | Self::Lab(_) => {
+                Occupies::Measuring
+            }
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
         }

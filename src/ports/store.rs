@@ -23,6 +23,8 @@ pub enum SessionKind {
     Ab,
     /// `flux plan --bench`.
     Plan,
+    /// `flux lab`: no runs of a runtime on a model; in their place stand Flux's own kernels and the card.
+    Lab,
 }
 
 impl SessionKind {
@@ -32,6 +34,7 @@ impl SessionKind {
             Self::Tune => "tune",
             Self::Ab => "ab",
             Self::Plan => "plan",
+            Self::Lab => "lab",
         }
     }
 }

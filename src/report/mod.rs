@@ -7,6 +7,7 @@ mod export;
 pub mod figures;
 mod file;
 pub mod findings;
+pub mod lab;
 mod page;
 mod paths;
 mod place;
@@ -33,6 +34,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         sections::verdict(&story),
         charts::confirmations(&story),
         charts::screening(&story),
+        charts::lab(&story),
         sections::settings(&story),
         sections::not_saved(&story),
         sections::notices(&evidence),

@@ -5,6 +5,7 @@ mod compare;
 mod desktop;
 mod doctor;
 mod history;
+mod lab;
 mod models;
 mod monitor;
 mod open;
@@ -48,6 +49,8 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
+        Action::Lab(args) => lab::run(args, &place, output),
+        Action::VulkanLab { request } => lab::apart(&request),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
     }
 }

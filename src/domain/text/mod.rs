@@ -4,6 +4,7 @@
 mod bandwidth;
 mod comparison;
 mod history;
+mod lab;
 mod result;
 mod settings;
 mod shell;
@@ -16,6 +17,7 @@ pub use bandwidth::{bandwidth_words, path_words, streaming_words};
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
 pub use history::{changes_words, field_change, grouped, when};
+pub use lab::outcome_words;
 pub use result::{
     NOT_DECIDED, confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence,
     verdict_title,

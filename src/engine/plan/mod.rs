@@ -27,8 +27,8 @@ use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
 use crate::ports::{Notice, NoticeLevel};
 
-use super::Ports;
 use super::message::{JobError, USAGE};
+use super::{Ports, bandwidth};
 
 use notices::{beyond, foreign, info_all, off};
 
@@ -181,10 +181,8 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
             text: RPC_TRUST.to_owned(),
         });
     }
-    let profile = ports
-        .store
-        .bandwidth(&fingerprint(&machine, None).hash)?
-        .filter(|_| !machine.simulated);
+    let profile = bandwidth::stored(ports, &fingerprint(&machine, None))?;
+    let profile = profile.filter(|_| !machine.simulated);
     let windows = machine.host.os.to_ascii_lowercase().contains("windows");
     let priors = priors(&memories, profile.as_ref(), windows);
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
