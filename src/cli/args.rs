@@ -4,9 +4,11 @@ mod plan;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::domain::environment::parse_variable;
+use crate::domain::text::Shell;
 use crate::domain::types::{Backend, Goal, RequestShape};
 use crate::wiring;
 
@@ -306,6 +308,15 @@ pub struct Run {
     /// Print the command; starts nothing
     #[arg(long)]
     pub print: bool,
+    /// Shell the printed command is for [default: powershell on Windows, else bash]
+    #[arg(long, value_enum)]
+    pub shell: Option<ShellArg>,
+    /// Listen there instead of on this machine alone; other machines can then use the server
+    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
+    pub host: Option<String>,
+    /// File with the API keys that may use the server, one a line; a single one can come as LLAMA_API_KEY
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
     /// Apply a profile that was measured on another fingerprint
     #[arg(long)]
     pub stale_ok: bool,
@@ -422,6 +433,27 @@ impl From<GoalArg> for Goal {
             GoalArg::Prompt => Self::Prompt,
             GoalArg::Request => Self::Request,
             GoalArg::Energy => Self::Energy,
+        }
+    }
+}
+
+/// `Shell` as an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShellArg {
+    /// bash, zsh and other POSIX shells
+    Bash,
+    /// PowerShell
+    Powershell,
+    /// The Windows command prompt
+    Cmd,
+}
+
+impl From<ShellArg> for Shell {
+    fn from(shell: ShellArg) -> Self {
+        match shell {
+            ShellArg::Bash => Self::Bash,
+            ShellArg::Powershell => Self::Powershell,
+            ShellArg::Cmd => Self::Cmd,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod machine;
 pub mod placement;
 pub mod search;
 pub mod server;
+pub mod server_args;
 pub mod settings;
 pub mod stats;
 pub mod telemetry;

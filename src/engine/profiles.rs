@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::domain::fingerprint::{diff, fingerprint};
-use crate::domain::text::shell_command;
+use crate::domain::text::native_command;
 use crate::domain::types::{FieldChange, Machine, Profile, Runtime};
 use crate::ports::NewSession;
 
@@ -100,5 +100,5 @@ pub fn server_command(begun: &NewSession, profile: &Profile) -> String {
         begun.model.path.display().to_string(),
     ];
     words.extend(profile.server.args.iter().cloned());
-    shell_command(&begun.runtime.environment(&profile.server.env), &words)
+    native_command(&begun.runtime.environment(&profile.server.env), &words)
 }

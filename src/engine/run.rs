@@ -1,5 +1,7 @@
 //! `flux run`: the stored profile applied to llama-server, and why each setting is there (paper section 2.3).
 
+mod access;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -15,7 +17,7 @@ use crate::ports::{Introduction, Notice, NoticeLevel, Session, SessionKind, Stor
 
 use super::message::JobError;
 use super::plan::bench::PlanConfig;
-use super::settings::{self, describe};
+use super::settings::{self, AgainstStock, against_stock, describe};
 use super::target::Target;
 use super::{Ports, chosen, tune};
 
@@ -32,6 +34,19 @@ pub struct RunRequest {
     pub stale_ok: bool,
     /// Arguments handed on to llama-server as they are.
     pub extra: Vec<String>,
+    /// Who may use the server.
+    pub access: Access,
+}
+
+/// Who may use a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Address to listen on, as llama-server takes it; `None` is this machine alone.
+    pub host: Option<String>,
+    /// File with the keys that may use it.
+    pub api_key_file: Option<PathBuf>,
+    /// A key comes by the environment.
+    pub key_in_env: bool,
 }
 
 /// Where a setting comes from.
@@ -64,6 +79,8 @@ pub struct RunPlan {
     pub profile: Option<Profile>,
     /// Evidence, setting by setting.
     pub explanation: Vec<Explanation>,
+    /// What stock would do otherwise.
+    pub stock: Vec<AgainstStock>,
     /// Things worth saying.
     pub notices: Vec<Notice>,
 }
@@ -71,9 +88,16 @@ pub struct RunPlan {
 /// Finds the profile for a model on this machine and writes out the server's command.
 ///
 /// # Errors
-/// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`.
+/// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`; added
+/// arguments that hold a secret or would let other machines in.
 pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError> {
-    let choice = choose(request, ports)?;
+    let reach = access::arguments(request)?;
+    let mut choice = choose(request, ports)?;
+    choice.notices.extend(access::reachable(request));
+    if choice.profile.is_some() {
+        let told = access::contradicted(request, &choice.launch);
+        choice.notices.extend(told);
+    }
     let explanation = match &choice.profile {
         Some(p) => explain(p, ports)?,
         None => Vec::new(),
@@ -84,8 +108,13 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         launch,
         ..
     } = &choice;
+    let profile = choice.profile.as_ref();
+    let own = [&reach, &launch.args, &request.extra];
     Ok(RunPlan {
-        argv: server_argv(runtime, model, launch, &request.extra)?,
+        stock: profile.map_or_else(Vec::new, |p| {
+            against_stock(&p.settings, &ports.space.current())
+        }),
+        argv: server_argv(runtime, model, own)?,
         env: choice.runtime.environment(&choice.launch.env),
         profile: choice.profile,
         explanation,
@@ -379,12 +408,11 @@ fn in_words(confirmation: &Confirmation) -> String {
     )
 }
 
-/// llama-server's argument list: model, the profile's settings, then the user's own, which win where both speak.
+/// llama-server's argument list: model, address, the profile's settings, then the user's own, which win where both speak.
 fn server_argv(
     runtime: &Runtime,
     model: &ModelInfo,
-    launch: &Launch,
-    extra: &[String],
+    arguments: [&Vec<String>; 3],
 ) -> Result<Vec<String>, JobError> {
     let server = runtime.server.as_ref().ok_or_else(|| {
         JobError::new(
@@ -398,8 +426,7 @@ fn server_argv(
         "--model".to_owned(),
         model.path.display().to_string(),
     ];
-    argv.extend(launch.args.iter().cloned());
-    argv.extend(extra.iter().cloned());
+    argv.extend(arguments.into_iter().flatten().cloned());
     Ok(argv)
 }
 

@@ -21,7 +21,8 @@ pub use result::{
     verdict_title,
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
-pub use shell::shell_command;
+pub use shell::{Shell, native_command, shell_command};
+pub(crate) use shell::{powershell_quoted, powershell_word, quoted};
 pub use telemetry::{energy_line, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.

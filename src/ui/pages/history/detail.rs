@@ -7,7 +7,7 @@ use eframe::egui::{Align, Layout, Popup, Ui, vec2};
 use crate::domain::text::{clean, moment};
 use crate::engine::message::Command;
 use crate::engine::profiles::Standing;
-use crate::engine::run::RunRequest;
+use crate::engine::run::{Access, RunRequest};
 use crate::ports::SessionKind;
 use crate::report::Format;
 use crate::ui::app::{Cx, Order};
@@ -186,6 +186,7 @@ fn serve_command(view: &SessionView) -> Command {
         goal: Some(view.goal),
         stale_ok: false,
         extra: Vec::new(),
+        access: Access::default(),
     })
 }
 
