@@ -10,6 +10,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod gguf;
+mod owner;
 pub mod ports;
 pub mod probe;
 pub mod report;

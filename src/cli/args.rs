@@ -1,20 +1,22 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
+mod export;
 mod plan;
+mod run;
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::domain::environment::parse_variable;
-use crate::domain::text::Shell;
 use crate::domain::types::{Backend, Goal, RequestShape};
 use crate::wiring;
 
 use super::values::{duration_secs, request_shape};
 
+pub use export::{Export, Import};
 pub use plan::Plan;
+pub use run::Run;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -82,8 +84,10 @@ pub enum Action {
     History(History),
     /// One session: every sample, verdict and notice
     Show(Show),
-    /// One session as JSON (everything) or CSV (one line per sample)
+    /// One session as JSON or CSV, or its profile as a script, unit, preset, configuration
     Export(Export),
+    /// Take over a profile that `flux export ID --format profile` wrote on another machine
+    Import(Import),
     /// One session as one HTML file: verdict, charts, every sample
     Report(Report),
     /// What would spoil a measurement now
@@ -290,41 +294,6 @@ pub struct Compare {
     pub cand: PathBuf,
 }
 
-/// `flux run`.
-#[derive(Debug, Args)]
-pub struct Run {
-    /// Model file
-    #[arg(short, long, value_name = "FILE")]
-    pub model: PathBuf,
-    /// llama.cpp build: its name or folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub runtime: Option<String>,
-    /// Which profile, where several goals were tuned
-    #[arg(long, value_enum)]
-    pub goal: Option<GoalArg>,
-    /// Cite for each setting the run and the confirmation that introduced it; starts nothing
-    #[arg(long)]
-    pub explain: bool,
-    /// Print the command; starts nothing
-    #[arg(long)]
-    pub print: bool,
-    /// Shell the printed command is for [default: powershell on Windows, else bash]
-    #[arg(long, value_enum)]
-    pub shell: Option<ShellArg>,
-    /// Listen there instead of on this machine alone; other machines can then use the server
-    #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
-    pub host: Option<String>,
-    /// File with the API keys that may use the server, one a line; a single one can come as LLAMA_API_KEY
-    #[arg(long, value_name = "FILE")]
-    pub api_key_file: Option<PathBuf>,
-    /// Apply a profile that was measured on another fingerprint
-    #[arg(long)]
-    pub stale_ok: bool,
-    /// Arguments for llama-server
-    #[arg(last = true, value_name = "LLAMA-SERVER ARGS")]
-    pub server_args: Vec<String>,
-}
-
 /// `flux monitor`.
 #[derive(Debug, Args)]
 pub struct Monitor {
@@ -360,22 +329,6 @@ pub struct Show {
     pub id: i64,
 }
 
-/// `flux export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// Session
-    pub id: i64,
-    /// Format
-    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
-    pub format: ExportFormat,
-    /// File to write; stdout without one
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace a file that exists
-    #[arg(long)]
-    pub force: bool,
-}
-
 /// `flux report`.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -404,15 +357,6 @@ pub struct Doctor {
     pub machine: MachineArg,
 }
 
-/// Formats of `flux export`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Everything.
-    Json,
-    /// One line per sample.
-    Csv,
-}
-
 /// `Goal` as an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GoalArg {
@@ -433,27 +377,6 @@ impl From<GoalArg> for Goal {
             GoalArg::Prompt => Self::Prompt,
             GoalArg::Request => Self::Request,
             GoalArg::Energy => Self::Energy,
-        }
-    }
-}
-
-/// `Shell` as an argument.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ShellArg {
-    /// bash, zsh and other POSIX shells
-    Bash,
-    /// PowerShell
-    Powershell,
-    /// The Windows command prompt
-    Cmd,
-}
-
-impl From<ShellArg> for Shell {
-    fn from(shell: ShellArg) -> Self {
-        match shell {
-            ShellArg::Bash => Self::Bash,
-            ShellArg::Powershell => Self::Powershell,
-            ShellArg::Cmd => Self::Cmd,
         }
     }
 }

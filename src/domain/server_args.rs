@@ -266,6 +266,28 @@ pub fn contradictions(profile: &[String], extra: &[String]) -> Vec<String> {
     told
 }
 
+/// Arguments as options with their values, each once: of one given twice the last, as llama-server takes it.
+pub(super) fn pairs<W>(args: &[W], text: impl Fn(&W) -> &str) -> Vec<(&str, Option<&W>)> {
+    let mut pairs: Vec<(&str, Option<&W>)> = Vec::new();
+    let mut at = 0;
+    while at < args.len() {
+        let flag = text(&args[at]);
+        at += 1;
+        let known = OPTIONS.iter().find(|o| o.names.contains(&flag));
+        let is_value = |w: &&W| !text(w).starts_with('-');
+        let value = match known {
+            Some(known) => args.get(at).filter(|_| known.has_value),
+            None => args.get(at).filter(is_value),
+        };
+        at += usize::from(value.is_some());
+        let same =
+            |other: &str| other == flag || known.is_some_and(|known| known.names.contains(&other));
+        pairs.retain(|(other, _)| !same(other));
+        pairs.push((flag, value));
+    }
+    pairs
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Model,

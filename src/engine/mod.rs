@@ -6,6 +6,7 @@ pub mod chosen;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
+pub mod import;
 pub mod install;
 mod job;
 mod measure;

@@ -1,6 +1,7 @@
 //! `flux run`: the stored profile applied to llama-server, and why each setting is there (paper section 2.3).
 
 mod access;
+mod imported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -141,15 +142,35 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         .filter(|p| p.model_digest == model.digest)
         .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
         .collect();
-    let runtime = choose_runtime(request, ports, &candidates)?;
+    let mut imports = ports.store.imports(&model.digest)?;
+    imports.retain(|i| request.goal.is_none_or(|goal| goal == i.profile.goal));
+    let own = candidates.iter().map(|p| p.runtime_digest.as_str());
+    let others = imports.iter().map(|i| i.profile.build.digest.as_str());
+    let runtime = choose_runtime(request, ports, own.chain(others))?;
     let mut machine = ports.probe.machine();
     machine.runtimes = vec![runtime.clone()];
     let current = fingerprint::fingerprint(&machine, Some(&runtime));
     let mut notices = Vec::new();
     let fresh = |p: &Profile| p.fingerprint == current.hash && p.simulated == machine.simulated;
-    let profile = match candidates.iter().find(|p| fresh(p)) {
+    let own = candidates.iter().find(|p| fresh(p));
+    let profile = match own {
         Some(profile) => Some(profile.clone()),
-        None => stale(request, ports, &candidates, &current, &mut notices)?,
+        None => {
+            let newest = candidates.iter().find(|p| !p.simulated);
+            let here = imported::Here {
+                model: &model,
+                runtime: &runtime,
+                fingerprint: &current,
+                simulated: machine.simulated,
+            };
+            match imported::applied(&imports, newest, here, request, ports)? {
+                Some((profile, notice)) => {
+                    notices.push(notice);
+                    Some(profile)
+                }
+                None => stale(request, ports, newest, &current, &mut notices)?,
+            }
+        }
     };
     let launch = match &profile {
         Some(p) => {
@@ -275,18 +296,16 @@ fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>,
     }
 }
 
-fn choose_runtime(
+fn choose_runtime<'a>(
     request: &RunRequest,
     ports: &Ports,
-    profiles: &[Profile],
+    mut digests: impl Iterator<Item = &'a str>,
 ) -> Result<Runtime, JobError> {
     if let Some(name) = &request.runtime {
         return Ok(ports.runtimes.resolve(name)?);
     }
     let known = ports.runtimes.list();
-    let measured = profiles
-        .iter()
-        .find_map(|p| known.iter().find(|r| r.digest == p.runtime_digest));
+    let measured = digests.find_map(|digest| known.iter().find(|r| r.digest == digest));
     measured
         .or_else(|| known.iter().find(|r| r.server.is_some()))
         .cloned()
@@ -303,11 +322,11 @@ fn choose_runtime(
 fn stale(
     request: &RunRequest,
     ports: &Ports,
-    candidates: &[Profile],
+    newest: Option<&Profile>,
     current: &Fingerprint,
     notices: &mut Vec<Notice>,
 ) -> Result<Option<Profile>, JobError> {
-    let Some(profile) = candidates.iter().find(|p| !p.simulated) else {
+    let Some(profile) = newest else {
         return Ok(None);
     };
     let changed = match ports.store.fingerprint(&profile.fingerprint)? {
@@ -322,16 +341,21 @@ fn stale(
         "profile {} is stale: changed since it was measured: {changed}",
         profile.id
     );
+    notices.push(stale_notice(request, text)?);
+    Ok(Some(profile.clone()))
+}
+
+/// Refused unless the user said otherwise.
+fn stale_notice(request: &RunRequest, text: String) -> Result<Notice, JobError> {
     if !request.stale_ok {
         return Err(JobError::new("stale-profile", text)
             .hint("measure again with `flux tune`, or apply it all the same with --stale-ok"));
     }
-    notices.push(Notice {
+    Ok(Notice {
         level: NoticeLevel::Warning,
         code: "stale-profile".to_owned(),
         text,
-    });
-    Ok(Some(profile.clone()))
+    })
 }
 
 fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobError> {

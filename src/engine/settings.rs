@@ -14,8 +14,7 @@ use crate::domain::types::{Launch, Runtime, Settings};
 
 use super::message::{JobError, USAGE};
 
-/// Name of the placement among settings; its value is in the words of [`words`], or [`words::FIT`].
-pub const PLACEMENT: &str = "placement";
+pub use crate::domain::placement::words::SETTING as PLACEMENT;
 
 /// Device memory that llama.cpp's own fitting leaves free, MiB: its default.
 const FIT_MARGIN: &str = "1024";

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::domain::types::{Machine, Runtime};
+use crate::owner;
 use crate::ports::{PortError, PortResult};
 
 use super::MACHINE_FILE;
@@ -41,8 +42,11 @@ pub fn export(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult
         simulated: false,
         ..machine.clone()
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .map_err(|e| PortError::caused("the scan cannot be written as JSON", &e))?;
+    let written =
+        |e: serde_json::Error| PortError::caused("the scan cannot be written as JSON", &e);
+    let mut document = serde_json::to_value(&document).map_err(written)?;
+    owner::redaction().document_with_words(&mut document);
+    let mut text = serde_json::to_string_pretty(&document).map_err(written)?;
     text.push('\n');
     let path = dir.join(MACHINE_FILE);
     write_whole(dir, &path, text.as_bytes()).map_err(|e| failed(&e))?;

@@ -7,6 +7,7 @@ mod export;
 pub mod figures;
 mod file;
 pub mod findings;
+mod handover;
 mod page;
 mod paths;
 mod place;

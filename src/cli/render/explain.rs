@@ -29,6 +29,13 @@ fn without_profile(plan: &RunPlan) -> String {
 /// Each setting with its evidence and what stock has instead, then the command.
 pub fn explanation(plan: &RunPlan, command: &str, style: Style) -> String {
     let mut text = match &plan.profile {
+        Some(profile) if profile.session == 0 => format!(
+            "{}\n",
+            style.heading(&format!(
+                "Imported profile: {} goal, {}; its evidence stayed where it was measured",
+                profile.goal, profile.settings
+            ))
+        ),
         Some(profile) => format!(
             "{}\n",
             style.heading(&format!(

@@ -22,7 +22,7 @@ pub use result::{
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::{Shell, native_command, shell_command};
-pub(crate) use shell::{powershell_quoted, powershell_word, quoted};
+pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
 pub use telemetry::{energy_line, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.

@@ -91,7 +91,7 @@ fn powershell_command(env: &BTreeMap<String, String>, words: &[String]) -> Resul
 }
 
 /// A flag or a whole number as it stands; all else quoted: PowerShell reads lists, numbers and names out of bare words.
-pub(crate) fn powershell_word(word: &str) -> String {
+fn powershell_word(word: &str) -> String {
     let body = word
         .strip_prefix("--")
         .or_else(|| word.strip_prefix('-'))
@@ -160,6 +160,16 @@ fn cmd_word(word: &str) -> Result<String, String> {
     if !word.is_empty() && word.chars().all(plain) {
         return Ok(word.to_owned());
     }
+    let quoted = crt_quoted(word);
+    // In cmd's own quotes `%` still names a variable, and a `"` inside ends them: then every character stands for itself.
+    if word.contains(['%', '"']) {
+        return Ok(careted(&quoted));
+    }
+    Ok(quoted)
+}
+
+/// A word in double quotes by the rules of Microsoft's C runtime: backslashes count only before a quote.
+pub(crate) fn crt_quoted(word: &str) -> String {
     let mut quoted = String::from("\"");
     let mut backslashes = 0;
     for c in word.chars() {
@@ -175,11 +185,7 @@ fn cmd_word(word: &str) -> Result<String, String> {
     }
     quoted.push_str(&"\\".repeat(backslashes));
     quoted.push('"');
-    // In cmd's own quotes `%` still names a variable, and a `"` inside ends them: then every character stands for itself.
-    if word.contains(['%', '"']) {
-        return Ok(careted(&quoted));
-    }
-    Ok(quoted)
+    quoted
 }
 
 /// Every character that cmd.exe reads as more than itself, behind a caret. `%NAME^%` is no variable when typed.

@@ -153,7 +153,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionVie
         save(cx.link, view.id);
     }
     with_profile(ui, state, cx, view, busy);
-    export_menu(ui, cx.link, view.id);
+    export_menu(ui, cx.link, view.id, view.profile.is_some());
     let dashboard = Press::new("Show in dashboard").icon(Icon::Dashboard);
     if view.has_telemetry && ui.add(dashboard).clicked() {
         dashboard::replay(state, cx.link, view.id);
@@ -190,14 +190,22 @@ fn serve_command(view: &SessionView) -> Command {
     })
 }
 
-/// The forms a session can be written in.
-fn export_menu(ui: &mut Ui, link: &Link, session: i64) {
+/// The forms a session can be written in, and its profile, where it saved one.
+pub fn export_menu(ui: &mut Ui, link: &Link, session: i64, has_profile: bool) {
     let button = ui.add(Press::new("Export").icon(Icon::Report));
     Popup::menu(&button).show(|ui| {
-        for format in Format::ALL {
-            if ui.button(format!("{}…", format.words())).clicked() {
-                export(link, session, format);
+        let offer = |ui: &mut Ui, title: &str, formats: &[Format]| {
+            caption(ui, title);
+            for &format in formats {
+                if ui.button(format!("{}…", format.words())).clicked() {
+                    export(link, session, format);
+                }
             }
+        };
+        offer(ui, "What was measured", &Format::MEASURED);
+        if has_profile {
+            ui.separator();
+            offer(ui, "Its profile, to start servers with", &Format::PROFILE);
         }
     });
 }

@@ -63,9 +63,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
     } else if ui.add(Press::new("Tune again").primary()).clicked() {
         begin_anew(state);
     }
-    if ui.add(Press::new("Export…").icon(Icon::Report)).clicked() {
-        history::export_report(cx.link, session);
-    }
+    history::export_menu(ui, cx.link, session, saved);
     if ui.add(Press::new("Show in history").quiet()).clicked() {
         state.history.open(Some(session));
         cx.go(Page::History);
