@@ -2,7 +2,7 @@
 //! `#` or the line's end, its outer blanks do not count, and nothing is escaped.
 
 use crate::domain::server_args::pairs;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, quoted};
 
 use super::{Handover, Word};
 
@@ -33,7 +33,7 @@ pub(super) fn ini(h: &Handover) -> Result<String, String> {
     }
     let mut start = String::new();
     for (name, value) in &h.env {
-        start.push_str(&format!("{name}={} ", clean(&value.text)));
+        start.push_str(&format!("{name}={} ", quoted(&clean(&value.text))));
     }
     if !start.is_empty() {
         text.push_str(

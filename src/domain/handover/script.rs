@@ -40,6 +40,7 @@ pub(super) fn bash(h: &Handover) -> String {
         "#!/usr/bin/env bash\n\
          {comments}\
          # More arguments may follow on the command line. An API key comes by LLAMA_API_KEY or --api-key-file.\n\
+         # llama.cpp's other variables in this shell would change what was measured.\n\
          for name in \"${{!GGML_@}}\" \"${{!LLAMA_@}}\"; do\n  \
            [ \"$name\" = LLAMA_API_KEY ] || unset \"$name\"\n\
          done\n\
@@ -93,6 +94,7 @@ pub(super) fn powershell(h: &Handover) -> Result<String, String> {
     let text = format!(
         "{comments}{requires}\
          # More arguments may follow on the command line. An API key comes by LLAMA_API_KEY or --api-key-file.\n\
+         # llama.cpp's other variables in this session would change what was measured: they are back afterwards.\n\
          $set = @{{\n{set}}}\n\
          $arguments = @({arguments}\n)\n\
          $before = @(Get-ChildItem Env: | Where-Object {{\n    \
