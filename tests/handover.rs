@@ -161,7 +161,7 @@ fn a_session_is_handed_over_in_every_form() {
             "flash-attn",
             "9001",
             "Flash attention on",
-            "stock has: flash-attn auto",
+            "stock has: Flash attention auto",
         ] {
             assert!(text.contains(needed), "{form}: {needed} in {text}");
         }

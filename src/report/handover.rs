@@ -5,7 +5,7 @@ use crate::domain::handover::{
 };
 use crate::domain::redact::Redaction;
 use crate::domain::search::SearchSpace;
-use crate::domain::text::{moment, settings_phrase};
+use crate::domain::text::{moment, setting_title, settings_phrase};
 use crate::domain::types::{Backend, Profile, Runtime};
 use crate::engine::evidence::Evidence;
 use crate::engine::message::JobError;
@@ -109,7 +109,7 @@ fn about(evidence: &Evidence, profile: &Profile) -> Vec<String> {
     let differs = against_stock(&profile.settings, SearchSpace::shipped());
     let stock: Vec<String> = differs
         .iter()
-        .map(|d| format!("{} {}", d.setting, d.stock))
+        .map(|d| format!("{} {}", setting_title(&d.setting), d.stock))
         .collect();
     vec![
         format!(

@@ -41,6 +41,20 @@ fn argument(given: &Word) -> String {
     format!("\"{}\"", word(given).replace('$', "$$"))
 }
 
+/// The program's path. systemd refuses one with quotes, backslashes or control characters ("Executable name contains
+/// special characters"); a shell that becomes it takes any.
+fn program(path: &Word) -> String {
+    let refused = |c: char| matches!(c, '"' | '\'' | '\\') || c.is_control();
+    if path.text.contains(refused) {
+        format!(
+            "/bin/sh -c \"exec \\\"$$0\\\" \\\"$$@\\\"\" {}",
+            argument(path)
+        )
+    } else {
+        format!("\"{}\"", word(path))
+    }
+}
+
 pub(super) fn unit(h: &Handover) -> Result<String, String> {
     if h.server.is_of_windows() {
         return Err("systemd runs on Linux, and this llama-server is on Windows: export a PowerShell script".to_owned());
@@ -58,7 +72,8 @@ pub(super) fn unit(h: &Handover) -> Result<String, String> {
     for (name, value) in &h.env {
         text.push_str(&format!("Environment=\"{name}={}\"\n", word(value)));
     }
-    text.push_str(&format!("ExecStart=\"{}\"", word(&h.server)));
+    text.push_str("ExecStart=");
+    text.push_str(&program(&h.server));
     for given in h.arguments("127.0.0.1", &h.port.to_string()) {
         text.push(' ');
         text.push_str(&argument(&given));
