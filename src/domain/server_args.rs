@@ -191,7 +191,8 @@ fn addresses(host: &str) -> impl Iterator<Item = &str> {
 pub fn is_loopback(host: &str) -> bool {
     let local = |address: &str| {
         address.eq_ignore_ascii_case("localhost")
-            || address.ends_with(".sock")
+            // As llama-server tells a socket, by case.
+            || address.strip_suffix(".sock").is_some()
             || address
                 .parse::<IpAddr>()
                 .is_ok_and(|ip| ip.to_canonical().is_loopback())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::domain::fingerprint::{diff, fingerprint};
+use crate::domain::server_args::LOOPBACK;
 use crate::domain::text::native_command;
 use crate::domain::types::{FieldChange, Machine, Profile, Runtime};
 use crate::ports::NewSession;
@@ -96,8 +97,10 @@ pub fn server_command(begun: &NewSession, profile: &Profile) -> String {
             || "llama-server".to_owned(),
             |path| path.display().to_string(),
         ),
-        "-m".to_owned(),
+        "--model".to_owned(),
         begun.model.path.display().to_string(),
+        "--host".to_owned(),
+        LOOPBACK.to_owned(),
     ];
     words.extend(profile.server.args.iter().cloned());
     native_command(&begun.runtime.environment(&profile.server.env), &words)

@@ -153,23 +153,22 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
     let mut notices = Vec::new();
     let fresh = |p: &Profile| p.fingerprint == current.hash && p.simulated == machine.simulated;
     let own = candidates.iter().find(|p| fresh(p));
-    let profile = match own {
-        Some(profile) => Some(profile.clone()),
-        None => {
-            let newest = candidates.iter().find(|p| !p.simulated);
-            let here = imported::Here {
-                model: &model,
-                runtime: &runtime,
-                fingerprint: &current,
-                simulated: machine.simulated,
-            };
-            match imported::applied(&imports, newest, here, request, ports)? {
-                Some((profile, notice)) => {
-                    notices.push(notice);
-                    Some(profile)
-                }
-                None => stale(request, ports, newest, &current, &mut notices)?,
+    let profile = if let Some(profile) = own {
+        Some(profile.clone())
+    } else {
+        let newest = candidates.iter().find(|p| !p.simulated);
+        let here = imported::Here {
+            model: &model,
+            runtime: &runtime,
+            fingerprint: &current,
+            simulated: machine.simulated,
+        };
+        match imported::applied(&imports, newest, here, request, ports)? {
+            Some((profile, notice)) => {
+                notices.push(notice);
+                Some(profile)
             }
+            None => stale(request, ports, newest, &current, &mut notices)?,
         }
     };
     let launch = match &profile {

@@ -33,7 +33,7 @@ pub struct Run {
     /// Listen there instead of on this machine alone; other machines can then use the server
     #[arg(long, value_name = "ADDRESS", value_parser = NonEmptyStringValueParser::new())]
     pub host: Option<String>,
-    /// File with the API keys that may use the server, one a line; a single one can come as LLAMA_API_KEY
+    /// File with the API keys that may use the server, one a line; a single one can come by the environment
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
     /// Apply a profile that was measured on another fingerprint

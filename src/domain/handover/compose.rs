@@ -28,7 +28,7 @@ fn place(word: &Word) -> String {
 
 fn devices(nodes: &[&str]) -> String {
     let lines = nodes.iter().map(|n| format!("      - {n}:{n}\n"));
-    format!("    devices:\n{}", lines.collect::<String>())
+    format!("    devices:\n{}", lines.collect::<Vec<_>>().concat())
 }
 
 /// Tag of the image, and how the container gets its GPU.
@@ -57,7 +57,7 @@ pub(super) fn yaml(h: &Handover) -> Result<String, String> {
     let mut there = h.clone();
     there.model = vec![Word::exact(inside(&h.model[0]))];
     let arguments = there.arguments("0.0.0.0", INSIDE);
-    let command: String = arguments
+    let command: Vec<String> = arguments
         .iter()
         .map(|w| format!("      - {}\n", scalar(&w.text)))
         .collect();
@@ -73,11 +73,11 @@ pub(super) fn yaml(h: &Handover) -> Result<String, String> {
             yaml_quoted("compute,graphics,utility"),
         );
     }
-    let env: String = env
+    let env: Vec<String> = env
         .iter()
         .map(|(name, value)| format!("      {name}: {value}\n"))
         .collect();
-    let mounts: String = h
+    let mounts: Vec<String> = h
         .model
         .iter()
         .map(|file| {
@@ -100,5 +100,8 @@ pub(super) fn yaml(h: &Handover) -> Result<String, String> {
          restart: unless-stopped\n",
         comments = h.comments("#"),
         port = h.port,
+        command = command.concat(),
+        env = env.concat(),
+        mounts = mounts.concat(),
     ))
 }

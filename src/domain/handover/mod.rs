@@ -9,6 +9,7 @@ mod swap;
 mod systemd;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use crate::domain::redact::Redaction;
 use crate::domain::text::clean;
@@ -142,7 +143,7 @@ impl Handover {
     /// What it is, as comments.
     fn comments(&self, mark: &str) -> String {
         let lines = self.about.iter().map(|l| format!("{mark} {}\n", clean(l)));
-        lines.collect()
+        lines.collect::<Vec<_>>().concat()
     }
 }
 
@@ -158,7 +159,7 @@ fn yaml_quoted(text: &str) -> String {
                     '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
                 ) =>
             {
-                quoted.push_str(&format!("\\u{:04x}", u32::from(c)));
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
             }
             c => quoted.push(c),
         }

@@ -1,6 +1,8 @@
 //! A preset for `llama-server --models-preset FILE`, by the grammar of b11149's `common/preset.cpp`: a value ends at `;`,
 //! `#` or the line's end, its outer blanks do not count, and nothing is escaped.
 
+use std::fmt::Write as _;
+
 use crate::domain::server_args::pairs;
 use crate::domain::text::{clean, quoted};
 
@@ -33,25 +35,26 @@ pub(super) fn ini(h: &Handover) -> Result<String, String> {
     }
     let mut start = String::new();
     for (name, value) in &h.env {
-        start.push_str(&format!("{name}={} ", quoted(&clean(&value.text))));
+        let _ = write!(start, "{name}={} ", quoted(&clean(&value.text)));
     }
     if !start.is_empty() {
         text.push_str(
             "; Variables cannot be part of a preset, the server's own reach every model:\n",
         );
     }
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "; {start}llama-server --models-preset FILE --host 127.0.0.1 --port {}\n\nversion = 1\n\n[{}]\nmodel = {}\n",
         h.port,
         h.id(),
         value(&h.model[0])?
-    ));
+    );
     for (flag, word) in pairs(&h.args, |w| &w.text) {
         let word = match word {
             Some(word) => value(word)?,
             None => "true".to_owned(),
         };
-        text.push_str(&format!("{} = {word}\n", flag.trim_start_matches('-')));
+        let _ = writeln!(text, "{} = {word}", flag.trim_start_matches('-'));
     }
     Ok(text)
 }

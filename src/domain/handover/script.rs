@@ -33,7 +33,7 @@ pub(super) fn bash(h: &Handover) -> String {
     let arguments = h.arguments("127.0.0.1", &h.port.to_string());
     let words = arguments.iter().map(|w| (is_flag(w), bash_word(w)));
     let env = h.env.iter();
-    let env: String = env
+    let env: Vec<String> = env
         .map(|(name, value)| format!("export {name}={}\n", bash_word(value)))
         .collect();
     format!(
@@ -47,6 +47,7 @@ pub(super) fn bash(h: &Handover) -> String {
          {env}\
          exec {server}{arguments} \\\n  \"$@\"\n",
         comments = h.comments("#"),
+        env = env.concat(),
         server = bash_word(&h.server),
         arguments = in_lines(words, " \\\n  "),
     )
@@ -78,7 +79,7 @@ pub(super) fn powershell(h: &Handover) -> Result<String, String> {
     } else {
         ""
     };
-    let set: String = h
+    let set: Vec<String> = h
         .env
         .iter()
         .map(|(name, value)| format!("    '{name}' = {}\n", powershell_expression(value)))
@@ -111,6 +112,7 @@ pub(super) fn powershell(h: &Handover) -> Result<String, String> {
          exit $LASTEXITCODE\n",
         comments = h.comments("#"),
         arguments = in_lines(words, "\n    "),
+        set = set.concat(),
         server = powershell_expression(&h.server),
     );
     // Windows PowerShell reads a file without a mark in the system's own code page.

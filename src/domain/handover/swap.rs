@@ -1,6 +1,8 @@
 //! Configuration of llama-swap. Its `cmd` is split by POSIX rules, on Windows by those of the C runtime, after `${…}` was
 //! replaced (llama-swap's guide "Writing the cmd for a model").
 
+use std::fmt::Write as _;
+
 use crate::domain::text::{clean, crt_quoted, quoted};
 
 use super::{Handover, Word, yaml_quoted};
@@ -39,21 +41,22 @@ pub(super) fn yaml(h: &Handover) -> Result<String, String> {
         }
     }
     let mut text = h.comments("#");
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "# llama-swap listens on every network unless told otherwise:\n\
          # llama-swap --config FILE --listen 127.0.0.1:{}\n\
          models:\n  {}:\n    proxy: \"http://127.0.0.1:${{PORT}}\"\n    cmd: {}\n",
         h.port,
         yaml_quoted(&h.id()),
         yaml_quoted(&command)
-    ));
+    );
     if !h.env.is_empty() {
         text.push_str("    env:\n");
     }
     for (name, value) in &h.env {
         let home = if value.in_home { "${env.HOME}" } else { "" };
         let pair = format!("{name}={home}{}", value.text);
-        text.push_str(&format!("      - {}\n", yaml_quoted(&pair)));
+        let _ = writeln!(text, "      - {}", yaml_quoted(&pair));
     }
     Ok(text)
 }

@@ -1,6 +1,8 @@
 //! A systemd user unit. `%` begins a specifier everywhere, `$` a variable in arguments but not in the program's path
 //! (`systemd.service(5)`, `systemd.syntax(7)`, `systemd.unit(5)`).
 
+use std::fmt::Write as _;
+
 use super::{Handover, Word};
 
 /// A quoted word: C escapes, no specifiers.
@@ -13,7 +15,7 @@ fn escaped(text: &str) -> String {
             c if c.is_control() => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
-                    shown.push_str(&format!("\\x{byte:02x}"));
+                    let _ = write!(shown, "\\x{byte:02x}");
                 }
             }
             c => shown.push(c),
@@ -64,13 +66,14 @@ pub(super) fn unit(h: &Handover) -> Result<String, String> {
     }
     let id = h.id();
     let mut text = h.comments("#");
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "# Save as ~/.config/systemd/user/llama-server-{id}.service, then: systemctl --user enable --now llama-server-{id}\n\
          # An API key: LLAMA_API_KEY=… in a file of mode 600, and EnvironmentFile=FILE under [Service].\n\n\
          [Unit]\nDescription=llama-server: {id}\n\n[Service]\nType=exec\n"
-    ));
+    );
     for (name, value) in &h.env {
-        text.push_str(&format!("Environment=\"{name}={}\"\n", word(value)));
+        let _ = writeln!(text, "Environment=\"{name}={}\"", word(value));
     }
     text.push_str("ExecStart=");
     text.push_str(&program(&h.server));

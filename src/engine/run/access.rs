@@ -37,13 +37,12 @@ pub(super) fn arguments(request: &RunRequest) -> Result<Vec<String>, JobError> {
 pub(super) fn reachable(request: &RunRequest) -> Option<Notice> {
     let access = &request.access;
     let who = access.host.as_deref().and_then(reached_by)?;
-    let has_key = access.key_in_env
-        || access.api_key_file.is_some()
-        || request.extra.iter().any(|w| w == "--api-key-file");
-    let how = if has_key {
-        "with an API key; without --ssl-key-file the key and every request travel unencrypted"
-    } else {
-        "without an API key: set LLAMA_API_KEY, or name a file with --api-key-file"
+    let given = |flag: &str| request.extra.iter().any(|w| w == flag);
+    let has_key = access.key_in_env || access.api_key_file.is_some() || given("--api-key-file");
+    let how = match (has_key, given("--ssl-key-file")) {
+        (true, true) => "with an API key",
+        (true, false) => "with an API key, which travels unencrypted as every request does",
+        (false, _) => "without an API key: set LLAMA_API_KEY, or name a file with --api-key-file",
     };
     Some(warning(
         "reachable",
