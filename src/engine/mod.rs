@@ -7,6 +7,7 @@ pub mod chosen;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
+pub mod import;
 pub mod install;
 mod job;
 pub mod lab;

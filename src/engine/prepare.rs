@@ -284,7 +284,8 @@ fn keeps_weights_in_ram(
     Ok(placement.placement.keeps_weights_in_ram(&layout, devices))
 }
 
-/// The settings of this model's newest profile that was measured on another fingerprint: the new search tries them first.
+/// The settings of this model's newest profile, own or imported, that was measured on another fingerprint: the new search
+/// tries them first.
 fn stale_settings(
     place: &Workplace,
     request: &TuneRequest,
@@ -297,10 +298,19 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    Ok(newest
-        .filter(|p| p.fingerprint != place.fingerprint.hash)
+    let imports = ports.store.imports(&place.model.digest)?;
+    let mut imports = imports.into_iter().filter(|_| !place.machine.simulated);
+    let import = imports
+        .find(|i| i.profile.goal == request.goal)
+        .filter(|i| newest.as_ref().is_none_or(|p| p.created_at < i.imported_at));
+    let first = match import {
+        Some(import) => Some((import.profile.fingerprint.hash, import.profile.settings)),
+        None => newest.map(|p| (p.fingerprint, p.settings)),
+    };
+    Ok(first
+        .filter(|(fingerprint, _)| *fingerprint != place.fingerprint.hash)
         // Its placement was for another machine.
-        .map(|p| settings::of_space(&p.settings))
+        .map(|(_, settings)| settings::of_space(&settings))
         // Another search space may not know them any more.
         .filter(|s| !s.is_stock() && place.space.launch(s, Tool::Bench).is_ok())
         .map(|s| start.and(&s)))

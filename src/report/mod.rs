@@ -7,6 +7,7 @@ mod export;
 pub mod figures;
 mod file;
 pub mod findings;
+mod handover;
 pub mod lab;
 mod page;
 mod paths;

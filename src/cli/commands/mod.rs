@@ -5,6 +5,7 @@ mod compare;
 mod desktop;
 mod doctor;
 mod history;
+mod import;
 mod lab;
 mod models;
 mod monitor;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
+        Action::Import(args) => import::run(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
         Action::Monitor(args) => monitor::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),

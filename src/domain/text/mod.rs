@@ -23,7 +23,8 @@ pub use result::{
     verdict_title,
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
-pub use shell::shell_command;
+pub use shell::{Shell, native_command, shell_command};
+pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
 pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
