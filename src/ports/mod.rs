@@ -26,7 +26,7 @@ pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
-pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
+pub use servers::{LiveServer, RequestError, ServerClient, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.

@@ -29,6 +29,10 @@ pub struct Timings {
     pub predicted_n: Option<u32>,
     /// From the first generated token to the last, milliseconds.
     pub predicted_ms: Option<f64>,
+    /// Tokens drafted; absent without speculation.
+    pub draft_n: Option<u32>,
+    /// Drafted tokens that were accepted.
+    pub draft_n_accepted: Option<u32>,
 }
 
 /// Tokens over a time: a valid sample.
@@ -61,6 +65,8 @@ impl Timings {
             prompt_ms: ms("prompt_ms"),
             predicted_n: count("predicted_n"),
             predicted_ms: ms("predicted_ms"),
+            draft_n: count("draft_n"),
+            draft_n_accepted: count("draft_n_accepted"),
         }
     }
 
