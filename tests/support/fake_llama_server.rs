@@ -53,12 +53,10 @@ pub fn serve(dir: &Path, config: Config, fields: Map<String, Value>, args: &[Str
         }
     }
     let port = value(&["--port"]).and_then(|port| port.parse().ok());
-    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(8080))) {
-        Ok(listener) => listener,
-        Err(_) => {
-            eprintln!("start: couldn't bind HTTP server socket, hostname: 127.0.0.1");
-            return ExitCode::from(1);
-        }
+    let address = (Ipv4Addr::LOCALHOST, port.unwrap_or(8080));
+    let Ok(listener) = TcpListener::bind(address) else {
+        eprintln!("start: couldn't bind HTTP server socket, hostname: 127.0.0.1");
+        return ExitCode::from(1);
     };
     let noise = Mutex::new(config.noise(process));
     let slow = acts.contains(&ServerAct::LoadsSlowly);
@@ -81,7 +79,8 @@ pub fn serve(dir: &Path, config: Config, fields: Map<String, Value>, args: &[Str
     for connection in listener.incoming().flatten() {
         let server = Arc::clone(&server);
         // A client may hang up at any time.
-        std::thread::spawn(move || server.answer(connection));
+        let named = std::thread::Builder::new().name("answer".to_owned());
+        named.spawn(move || server.answer(connection)).unwrap();
     }
     ExitCode::SUCCESS
 }
@@ -207,6 +206,23 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Tokens of a prompt that are not computed again; remembers the prompt.
+    fn cached(&self, prompt: &[u32], body: &Value, is_counted: bool) -> usize {
+        let mut last = self.last_prompt.lock().unwrap();
+        let pairs = prompt.iter().zip(last.iter());
+        let same = pairs.take_while(|(a, b)| a == b).count();
+        *last = prompt.to_vec();
+        if self.does(&ServerAct::Caches) && is_counted {
+            prompt.len() - 1
+        } else if body["cache_prompt"] == json!(false) {
+            0
+        } else {
+            same.min(prompt.len().saturating_sub(1))
+        }
+    }
+}
+
 /// One answer, its times known before it is sent.
 struct Answer {
     chat: bool,
@@ -227,21 +243,7 @@ impl Answer {
         } else {
             asked
         };
-        let mut last = server.last_prompt.lock().unwrap();
-        let remembers = body["cache_prompt"] != json!(false) || server.does(&ServerAct::Caches);
-        let same = prompt
-            .iter()
-            .zip(last.iter())
-            .take_while(|(a, b)| a == b)
-            .count();
-        let mut cached = if remembers {
-            same.min(prompt.len().saturating_sub(1))
-        } else {
-            0
-        };
-        if server.does(&ServerAct::Caches) && is_counted {
-            cached = prompt.len() - 1;
-        }
+        let cached = server.cached(&prompt, body, is_counted);
         let computed = (prompt.len() - cached) as u32;
         // Beyond one client the machine is shared: two together are as fast as one and a half.
         let busy = server.busy.load(Ordering::SeqCst).max(1);
@@ -270,11 +272,10 @@ impl Answer {
             "prompt_per_second": 1.0, "predicted_per_second": 1.0,
         });
         if server.drafts {
-            let accepted = if same == prompt.len() { n } else { n / 4 };
+            let accepted = if cached + 1 == prompt.len() { n } else { n / 4 };
             timings["draft_n"] = n.into();
             timings["draft_n_accepted"] = accepted.into();
         }
-        *last = prompt;
         Self {
             chat,
             is_counted,
