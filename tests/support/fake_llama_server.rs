@@ -192,7 +192,7 @@ impl Server {
             (text, _) => tokens(text.as_str().unwrap_or_default()),
         };
         self.busy.fetch_add(1, Ordering::SeqCst);
-        let answer = Answer::new(self, chat, body, prompt, is_counted);
+        let answer = Answer::new(self, chat, body, &prompt, is_counted);
         let sent = if body["stream"] == json!(true) {
             answer.stream(self, connection)
         } else {
@@ -235,7 +235,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(server: &Server, chat: bool, body: &Value, prompt: Vec<u32>, is_counted: bool) -> Self {
+    fn new(server: &Server, chat: bool, body: &Value, prompt: &[u32], is_counted: bool) -> Self {
         let number = |name: &str| body[name].as_u64();
         let asked = number("n_predict").or(number("max_tokens")).unwrap_or(16) as u32;
         let n = if server.does(&ServerAct::OneToken) && is_counted {
@@ -243,7 +243,7 @@ impl Answer {
         } else {
             asked
         };
-        let cached = server.cached(&prompt, body, is_counted);
+        let cached = server.cached(prompt, body, is_counted);
         let computed = (prompt.len() - cached) as u32;
         // Beyond one client the machine is shared: two together are as fast as one and a half.
         let busy = server.busy.load(Ordering::SeqCst).max(1);
@@ -262,7 +262,7 @@ impl Answer {
         } else {
             number("seed").unwrap_or(0)
         };
-        let start = hash(&(&prompt, seed));
+        let start = hash(&(prompt, seed));
         let ids = (0..u64::from(n))
             .map(|i| (start.wrapping_add(7 * i) % VOCABULARY) as u32)
             .collect();
