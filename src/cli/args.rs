@@ -1,6 +1,7 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
 mod plan;
+mod serve_check;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::wiring;
 use super::values::{duration_secs, request_shape};
 
 pub use plan::Plan;
+pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -74,6 +76,8 @@ pub enum Action {
     Compare(Compare),
     /// Start llama-server with the stored profile
     Run(Run),
+    /// The stored profile against stock through live servers, or what several clients get
+    ServeCheck(ServeCheck),
     /// Power, clocks, temperatures, load and memory, live
     Monitor(Monitor),
     /// Sessions, newest first

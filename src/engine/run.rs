@@ -242,7 +242,7 @@ fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>,
             let ran = !chosen.stock_runs && !chosen.settings.is_stock();
             Ok(Some(ran.then_some((chosen.settings, chosen.config.target))))
         }
-        SessionKind::Ab => Ok(None),
+        SessionKind::Ab | SessionKind::ServeCheck => Ok(None),
     }
 }
 

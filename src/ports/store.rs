@@ -23,6 +23,9 @@ pub enum SessionKind {
     Ab,
     /// `flux plan --bench`.
     Plan,
+    /// `flux serve-check`.
+    #[serde(rename = "serve-check")]
+    ServeCheck,
 }
 
 impl SessionKind {
@@ -32,6 +35,7 @@ impl SessionKind {
             Self::Tune => "tune",
             Self::Ab => "ab",
             Self::Plan => "plan",
+            Self::ServeCheck => "serve-check",
         }
     }
 }

@@ -62,7 +62,7 @@ impl State {
 
     /// The job counts runs; others count bytes or steps.
     pub fn measures(&self) -> bool {
-        matches!(self.job_kind.as_str(), "tune" | "ab")
+        matches!(self.job_kind.as_str(), "tune" | "ab" | "serve-check")
     }
 
     /// `Screening (stage 2 of 4)`; before the first stage, what kind of job it is.
@@ -343,6 +343,7 @@ mod tests {
                 repetitions: 3,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: "graphics-queue=on\u{1b}[2J".to_owned(),
             }),
             metrics: BTreeMap::from([("tg128".to_owned(), 38.2)]),

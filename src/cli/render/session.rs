@@ -250,6 +250,7 @@ pub(crate) mod tests {
                 repetitions: 2,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: "x".to_owned(),
             },
             run: Run {

@@ -4,6 +4,8 @@
 mod completion;
 mod events;
 mod identity;
+mod live;
+mod text;
 mod timings;
 
 use std::time::Duration;
@@ -17,6 +19,8 @@ pub use completion::{
 };
 pub use events::Events;
 pub use identity::{another_program, identify};
+pub use live::{LiveRequest, SHORT_PROMPT, evidence, requests};
+pub use text::{exact_text, seed_of, token_prompt};
 pub use timings::{MIN_GENERATED, MIN_MS, Timed, Timings};
 
 /// What one HTTP request met.

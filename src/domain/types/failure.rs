@@ -58,6 +58,8 @@ pub enum FailureClass {
     AnswerUnreadable,
     /// An answer that ended before its end.
     AnswerBroken,
+    /// Every drafted token was accepted: an old answer said again (paper section 6).
+    AnswerReplayed,
     /// The energy goal was asked for and no sensor told of it.
     NoEnergy,
 }
@@ -92,6 +94,7 @@ impl FailureClass {
             Self::RequestRefused => "request refused",
             Self::AnswerUnreadable => "unreadable answer",
             Self::AnswerBroken => "answer broken off",
+            Self::AnswerReplayed => "answer replayed",
             Self::NoEnergy => "no energy reading",
         }
     }
@@ -129,6 +132,7 @@ impl FailureClass {
                 "this is not llama-server as Flux knows it: choose another build"
             }
             Self::AnswerBroken => "read the last lines of the server's log; try again",
+            Self::AnswerReplayed => "ask something new each time, with nothing kept from before",
             Self::NoEnergy => "see with `flux doctor` why the power sensor is silent",
         }
     }

@@ -4,6 +4,7 @@
 mod client;
 mod http;
 mod port;
+mod runner;
 
 use std::ffi::OsString;
 use std::io;
@@ -28,6 +29,7 @@ use super::process::{self, Ended, Event, Flow, Spec};
 use http::Client;
 
 pub use port::LlamaServers;
+pub use runner::ServerRunner;
 
 /// Pause between two looks at a starting server.
 const POLL: Duration = Duration::from_millis(50);

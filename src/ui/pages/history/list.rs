@@ -42,6 +42,7 @@ pub fn filters(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         (Some(SessionKind::Tune), "tune".to_owned()),
         (Some(SessionKind::Ab), "ab".to_owned()),
         (Some(SessionKind::Plan), "plan".to_owned()),
+        (Some(SessionKind::ServeCheck), "serve-check".to_owned()),
     ];
     select(ui, "Kind", &mut filter.kind, &kinds);
     let ended = |state| Some(Standing::Ended(state));
