@@ -1,11 +1,13 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
+mod told;
+
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::domain::doctor::{self, Facts, Level};
-use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
+use crate::domain::search::{Driver, Method, Objective, Step, Tool, TuneNote};
 use crate::domain::server::seed_of;
 use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around, held_down, kind_of};
 use crate::domain::text::energy_line;
@@ -18,11 +20,14 @@ use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::job::{Ended, JobContext};
-use super::message::{CandidateResult, EventKind, JobError, StageInfo};
+use super::message::{EventKind, JobError};
 use super::prepare::Workplace;
+use super::settings;
 use super::telemetry::LONGEST_INTERVAL;
 use super::watch::Watch;
-use super::{report, settings};
+
+use told::{event_of, shown};
+pub(super) use told::{notice_of, stage_infos};
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -97,6 +102,18 @@ impl<'a> Bench<'a> {
             text: format!("{name} is set here; no run of Flux inherits it"),
         });
         let mut told: Vec<Notice> = inherited.collect();
+        let runtimes = [Some(&self.place.runtime), self.other];
+        let without_bench = runtimes.into_iter().flatten().filter(|r| r.bench.is_none());
+        if !self.objective.is_live() {
+            told.extend(without_bench.map(|runtime| Notice {
+                level: NoticeLevel::Info,
+                code: "through-server".to_owned(),
+                text: format!(
+                    "{} has no llama-bench: it is measured by new prompts to its llama-server, whose settings cannot be read back",
+                    runtime.name
+                ),
+            }));
+        }
         // The momentary readings of an exported machine say nothing of this one.
         if !machine.simulated {
             let found = doctor::findings(machine, &Facts::default()).into_iter();
@@ -368,7 +385,7 @@ impl<'a> Bench<'a> {
     }
 
     fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
-        let (metrics, failure) = shown(run);
+        let (metrics, failure) = shown(run, self.objective);
         let (scores, energy) = match &run.outcome {
             RunOutcome::Valid { tests } => (
                 self.objective.repetition_scores(tests),
@@ -425,88 +442,5 @@ impl<'a> Bench<'a> {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// The stages of a method, for determinate progress.
-pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
-    let stages = &driver.progress().stages;
-    stages
-        .iter()
-        .map(|s| StageInfo {
-            name: s.stage.words().to_owned(),
-            runs: s.expected,
-        })
-        .collect()
-}
-
-/// Mean rate per test, or why there are none.
-fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
-    match &run.outcome {
-        RunOutcome::Valid { tests } => (
-            tests
-                .iter()
-                .map(|t| (t.test.to_string(), t.mean_rate()))
-                .collect(),
-            None,
-        ),
-        RunOutcome::Failed { failure, .. } => (BTreeMap::new(), Some(failure.to_string())),
-        RunOutcome::StoppedEarly {
-            test,
-            repetition_secs,
-            limit_secs,
-        } => (
-            BTreeMap::new(),
-            Some(format!(
-                "stopped early: one repetition of {test} took over {repetition_secs:.1} s, the limit was {limit_secs:.1} s"
-            )),
-        ),
-        RunOutcome::Cancelled => (BTreeMap::new(), Some("cancelled".to_owned())),
-    }
-}
-
-/// What readers are told of a note.
-fn event_of(note: TuneNote) -> Option<EventKind> {
-    Some(match note {
-        // Announced when its first run begins, so that a stage without runs is never shown.
-        TuneNote::Stage { .. } => return None,
-        TuneNote::Screened { candidate } => EventKind::Screened(CandidateResult {
-            id: candidate.id,
-            settings: candidate.settings,
-            metrics: candidate.metrics,
-            status: candidate.status.name().to_owned(),
-            reason: candidate.reason,
-            change_pct: candidate.change_pct,
-        }),
-        TuneNote::ConfirmationPlanned {
-            settings,
-            processes,
-            repetitions,
-            smallest_effect_pct,
-        } => EventKind::ConfirmationPlanned {
-            settings,
-            processes,
-            repetitions,
-            smallest_effect_pct,
-        },
-        TuneNote::Judged { confirmation } => EventKind::Verdict {
-            settings: confirmation.settings.clone(),
-            confirmation: serde_json::to_value(report::confirmation_document(&confirmation))
-                .unwrap_or_default(),
-        },
-        TuneNote::Notice(remark) => EventKind::Notice(notice_of(&remark)),
-    })
-}
-
-/// A notice of the method, as every reader knows notices.
-pub(super) fn notice_of(remark: &Remark) -> Notice {
-    Notice {
-        level: if remark.warning {
-            NoticeLevel::Warning
-        } else {
-            NoticeLevel::Info
-        },
-        code: remark.code.clone(),
-        text: remark.text.clone(),
     }
 }

@@ -33,6 +33,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         sections::verdict(&story),
         charts::confirmations(&story),
         charts::screening(&story),
+        sections::clients(&story),
         sections::settings(&story),
         sections::not_saved(&story),
         sections::notices(&evidence),

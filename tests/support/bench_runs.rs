@@ -27,7 +27,7 @@ pub const MARK: &str = "FAKE_MARK";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The machine's monotonic clock.
-pub struct RealClock(Instant);
+pub struct RealClock(pub Instant);
 
 impl Clock for RealClock {
     fn now(&self) -> Timestamp {

@@ -1,7 +1,9 @@
 //! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
 use crate::cli::output::notice_line;
-use crate::domain::text::{capitalised, change, clean, count, rate, settings_words, span};
+use crate::domain::text::{
+    capitalised, change, clean, count, quantity, rate, settings_words, span,
+};
 use crate::domain::types::{PlannedRun, Settings};
 use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 
@@ -204,7 +206,10 @@ fn run_line(
         Some(failure) => clean(failure),
         None => metrics
             .iter()
-            .map(|(test, value)| format!("{test} {}", rate(*value, None)))
+            .map(|(test, value)| match quantity(test, *value) {
+                (value, "t/s") => format!("{test} {}", rate(value, None)),
+                (value, unit) => format!("{test} {} {unit}", rate(value, None)),
+            })
             .collect::<Vec<_>>()
             .join(", "),
     };

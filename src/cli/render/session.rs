@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize as _;
+
 use crate::cli::output::{Style, notice_line};
 use crate::domain::text::{
     clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
@@ -9,6 +11,7 @@ use crate::domain::text::{
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
+use crate::engine::report::LiveDocument;
 use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -27,6 +30,7 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
         }
     }
     text.push_str(&verdicts(&evidence.verdicts, style));
+    text.push_str(&clients(&evidence.session, style));
     if !evidence.notices.is_empty() {
         let _ = writeln!(text, "\n{}", style.heading("Notices"));
     }
@@ -136,6 +140,20 @@ fn against(verdict: &StoredVerdict) -> String {
     match baseline.and_then(|b| serde_json::from_value::<Settings>(b).ok()) {
         Some(baseline) => format!("{settings} against {}", settings_phrase(&baseline)),
         None => settings,
+    }
+}
+
+/// What several clients got, where that was measured.
+fn clients(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| &end.result);
+    let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
+    match live {
+        Some(live) if !live.clients.is_empty() => format!(
+            "\n{}\n{}",
+            style.heading(&format!("Several clients: {}", live.requests())),
+            super::tune::clients(&live.clients, style)
+        ),
+        _ => String::new(),
     }
 }
 

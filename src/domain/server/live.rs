@@ -104,7 +104,7 @@ impl LiveRequest {
     /// drafted token accepted, which is an old answer said again and no speed.
     pub fn samples(&self, answer: &Completion) -> Result<Vec<u64>, Failure> {
         let timings = &answer.timings;
-        let prefill = timings.prefill(self.prompt)?;
+        timings.computed(self.prompt)?;
         if let (Some(drafted), Some(accepted)) = (timings.draft_n, timings.draft_n_accepted)
             && drafted >= MIN_DRAFTED
             && accepted >= drafted
@@ -116,7 +116,7 @@ impl LiveRequest {
         let one = |test: &TestSpec| -> Result<u64, Failure> {
             let secs = match part(*test) {
                 // The rate is of the tokens that were computed, so a start token more or less is no error.
-                Part::Prefill => f64::from(test.n_prompt) / prefill.rate(),
+                Part::Prefill => f64::from(test.n_prompt) / timings.prefill(self.prompt)?.rate(),
                 Part::Decode => f64::from(test.n_gen) / timings.decode(self.generated)?.rate(),
                 Part::FirstToken => {
                     let first = answer.first_token.ok_or_else(not_streamed)?;

@@ -349,7 +349,12 @@ impl AbDocument {
 
     /// What stands under the sentence: verdict and reason.
     pub fn judgement(&self) -> String {
-        text::judged(self.verdict, &self.reason, None)
+        let judged = || text::judged(self.verdict, &self.reason, None);
+        match &self.live {
+            None => judged(),
+            Some(live) if !live.clients.is_empty() => text::capitalised(&live.requests()),
+            Some(live) => format!("{} · {}", judged(), live.requests()),
+        }
     }
 }
 
