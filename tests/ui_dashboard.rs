@@ -303,6 +303,7 @@ fn planned(stage: RunStage, side: Option<Side>, settings: Settings) -> PlannedRu
         repetitions: 3,
         early_stop: None,
         log_buffers: false,
+        clients: 1,
         purpose: "flash-attn=on".to_owned(),
     }
 }

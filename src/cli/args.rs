@@ -3,6 +3,7 @@
 mod export;
 mod plan;
 mod run;
+mod serve_check;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use super::values::{duration_secs, request_shape};
 pub use export::{Export, Import};
 pub use plan::Plan;
 pub use run::Run;
+pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -80,6 +82,8 @@ pub enum Action {
     Run(Run),
     /// What the card can do by itself: kernels against its memory, costs of its queue families
     Lab(Lab),
+    /// The stored profile against stock through live servers, or what several clients get
+    ServeCheck(ServeCheck),
     /// Power, clocks, temperatures, load and memory, live
     Monitor(Monitor),
     /// Sessions, newest first

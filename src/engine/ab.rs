@@ -121,6 +121,7 @@ fn document(
         verdict: outcome.verdict,
         reason: outcome.reason.clone(),
         chosen: None,
+        live: None,
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(overhead),
     }

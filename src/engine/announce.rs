@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::domain::doctor::{self, Facts, Level};
-use crate::domain::search::{Driver, Method, Remark, TuneNote};
+use crate::domain::search::{Driver, Method, Objective, Remark, TuneNote};
 use crate::domain::telemetry::around::{held_down, kind_of};
 use crate::domain::text::energy_line;
-use crate::domain::types::{PlannedRun, Run, RunOutcome, Verdict};
+use crate::domain::types::{PlannedRun, Run, RunOutcome, TestSpec, Verdict};
 use crate::ports::{Notice, NoticeLevel};
 
 use super::job::{Ended, JobContext};
@@ -24,6 +24,18 @@ impl Bench<'_> {
             text: format!("{name} is set here; no run of Flux inherits it"),
         });
         let mut told: Vec<Notice> = inherited.collect();
+        let runtimes = [Some(&self.place.runtime), self.other];
+        let without_bench = runtimes.into_iter().flatten().filter(|r| r.bench.is_none());
+        if !self.objective.is_live() {
+            told.extend(without_bench.map(|runtime| Notice {
+                level: NoticeLevel::Info,
+                code: "through-server".to_owned(),
+                text: format!(
+                    "{} has no llama-bench: it is measured by new prompts to its llama-server, whose settings cannot be read back",
+                    runtime.name
+                ),
+            }));
+        }
         // The momentary readings of an exported machine say nothing of this one.
         if !machine.simulated {
             let found = doctor::findings(machine, &Facts::default()).into_iter();
@@ -78,7 +90,7 @@ impl Bench<'_> {
 
     /// The event of a run that is stored.
     pub fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
-        let (metrics, failure) = shown(run);
+        let (metrics, failure) = shown(run, self.objective);
         let (scores, energy) = match &run.outcome {
             RunOutcome::Valid { tests } => (
                 self.objective.repetition_scores(tests),
@@ -128,16 +140,17 @@ pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
         .collect()
 }
 
-/// Mean rate per test, or why there are none.
-fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
+/// Mean rate per metric, or why there are none.
+fn shown(run: &Run, objective: &Objective) -> (BTreeMap<String, f64>, Option<String>) {
     match &run.outcome {
-        RunOutcome::Valid { tests } => (
-            tests
-                .iter()
-                .map(|t| (t.test.to_string(), t.mean_rate()))
-                .collect(),
-            None,
-        ),
+        RunOutcome::Valid { tests } => {
+            let metrics = objective.metrics().into_iter();
+            let of = |(label, test, unit): (String, TestSpec, f64)| {
+                let samples = tests.iter().find(|t| t.test == test)?;
+                Some((label, samples.mean_rate() / unit))
+            };
+            (metrics.filter_map(of).collect(), None)
+        }
         RunOutcome::Failed { failure, .. } => (BTreeMap::new(), Some(failure.to_string())),
         RunOutcome::StoppedEarly {
             test,

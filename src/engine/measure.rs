@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::domain::search::{Driver, Method, Objective, Step, Tool, TuneNote};
+use crate::domain::server::seed_of;
 use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
-    Backend, Failure, FailureClass, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
-    TestSpec,
+    Backend, Failure, FailureClass, LiveAsk, PlannedRun, Run, RunOutcome, RunRequest, Runtime,
+    Side, TestSpec,
 };
 use crate::ports::{Notice, NoticeLevel};
 
@@ -163,7 +164,11 @@ impl<'a> Bench<'a> {
         let started = clock.elapsed();
         let mut begun = Vec::new();
         watch.boundary();
-        let mut run = self.ports.runner.run(&request, &cancel, &mut |at| {
+        let runner = match self.tool(&request.runtime) {
+            Tool::Bench => &self.ports.runner,
+            Tool::Server => &self.ports.live,
+        };
+        let mut run = runner.run(&request, &cancel, &mut |at| {
             begun.push((at.test.clone(), at.repetition, clock.elapsed()));
             watch.boundary();
             show(&format!(
@@ -230,13 +235,15 @@ impl<'a> Bench<'a> {
         let (model, ports) = (&self.place.model, self.ports);
         let layout = || Ok(ports.models.layout(&model.path)?);
         let space = &self.place.space;
-        let own = settings::launch(&planned.settings, space, Tool::Bench, runtime, layout)?;
+        let tool = self.tool(runtime);
+        let own = settings::launch(&planned.settings, space, tool, runtime, layout)?;
+        let number = self.run_ids.len() as u64;
         Ok(RunRequest {
             runtime: runtime.clone(),
             model: self.place.model.path.clone(),
             tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
-            launch: self.place.target.joined(own, Tool::Bench),
+            launch: self.place.target.joined(own, tool),
             expect: settings::expectations(&planned.settings, space)?,
             gpu_required: self.place.target.backend != Backend::Cpu
                 && settings::offloads(&planned.settings),
@@ -248,7 +255,22 @@ impl<'a> Bench<'a> {
             ),
             early_stop: planned.early_stop.clone(),
             log_buffers: planned.log_buffers,
+            live: LiveAsk {
+                seed: seed_of(&[self.session.unsigned_abs(), number]),
+                is_text: self.place.model.tokenizer,
+                clients: planned.clients,
+                model_bytes: self.place.model.file_bytes,
+            },
         })
+    }
+
+    /// What a build is measured with: llama-bench, unless requests are what is measured or there is no llama-bench.
+    fn tool(&self, runtime: &Runtime) -> Tool {
+        if self.objective.is_live() || runtime.bench.is_none() {
+            Tool::Server
+        } else {
+            Tool::Bench
+        }
     }
 
     fn count(&mut self, run: &Run) {

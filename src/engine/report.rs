@@ -19,7 +19,7 @@ mod documents;
 
 pub use documents::{
     AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, DryCandidate, DryRun,
-    ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
+    LiveDocument, ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
 };
 
 /// Version of every document; it rises when a field changes its meaning or goes.

@@ -297,7 +297,7 @@ fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>,
             let ran = !chosen.stock_runs && !chosen.settings.is_stock();
             Ok(Some(ran.then_some((chosen.settings, chosen.config.target))))
         }
-        SessionKind::Ab | SessionKind::Lab => Ok(None),
+        SessionKind::Ab | SessionKind::Lab | SessionKind::ServeCheck => Ok(None),
     }
 }
 

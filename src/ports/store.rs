@@ -26,6 +26,9 @@ pub enum SessionKind {
     Plan,
     /// `flux lab`: no runs of a runtime on a model; in their place stand Flux's own kernels and the card.
     Lab,
+    /// `flux serve-check`.
+    #[serde(rename = "serve-check")]
+    ServeCheck,
 }
 
 impl SessionKind {
@@ -36,6 +39,7 @@ impl SessionKind {
             Self::Ab => "ab",
             Self::Plan => "plan",
             Self::Lab => "lab",
+            Self::ServeCheck => "serve-check",
         }
     }
 }

@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod runtime;
 mod scan;
+mod serve_check;
 mod tune;
 
 use super::args::{Action, Cli};
@@ -42,6 +43,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Plan(args) => plan::run(args, &place, output),
         Action::Ab(args) => ab::run(args, &place, output),
         Action::Run(args) => run::run(args, &place, output),
+        Action::ServeCheck(args) => serve_check::run(args, &place, output),
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),

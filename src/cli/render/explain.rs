@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_setting_cites_the_kernel_lab_where_it_was_asked() {
         let mut plan = plan();
-        let text = explanation(&plan, Style::PLAIN);
+        let text = explanation(&plan, "llama-server", Style::PLAIN);
         assert!(
             text.contains(
                 "8 + 8 runs\n  Kernel lab: RX 580: only one queue family computes (session 3)\n"
@@ -153,7 +153,7 @@ mod tests {
             "{text}"
         );
         plan.explanation[0].lab_text = None;
-        assert!(!explanation(&plan, Style::PLAIN).contains("Kernel lab"));
+        assert!(!explanation(&plan, "llama-server", Style::PLAIN).contains("Kernel lab"));
     }
 
     #[test]
