@@ -124,7 +124,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn cancelled(&self) -> Ended {
+    pub(super) fn cancelled(&self) -> Ended {
         Ended::Cancelled {
             kept_runs: u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX),
             session: Some(self.session),

@@ -14,6 +14,7 @@ pub mod lab;
 mod measure;
 pub mod message;
 pub mod models;
+mod output;
 pub mod plan;
 pub mod prepare;
 pub mod profiles;

@@ -114,6 +114,7 @@ pub(super) fn tune_document(
         stale_profile: outcome.stale.clone(),
         profile: profile.map(|p| profile_document(p, outcome, run_ids, &place.space)),
         saveable: outcome.winner.is_some() && profile.is_none() && config.start_confirmed,
+        output: None,
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(*overhead),
     })

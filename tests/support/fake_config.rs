@@ -158,6 +158,18 @@ pub enum ServerAct {
     OneToken,
     /// It takes prompts from its cache, asked for or not.
     Caches,
+    /// It answers something else altogether, as sure of itself as ever.
+    Nonsense,
+    /// The same in what it is asked a second time.
+    NonsenseWhenWarm,
+    /// Its log-probabilities are those of another order of summation.
+    Rounds,
+    /// Its log-probabilities are those of a coarse KV cache.
+    Coarse,
+    /// Where two tokens are nearly as likely it takes the other.
+    TakesTheOther,
+    /// Its probabilities are no numbers.
+    NotNumbers,
 }
 
 /// What this process was asked, for conditions.

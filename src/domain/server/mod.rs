@@ -5,6 +5,7 @@ mod completion;
 mod events;
 mod identity;
 mod live;
+pub mod output;
 mod text;
 mod timings;
 

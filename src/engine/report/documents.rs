@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::search::{
     BaselineSummary, ClientsRow, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
 };
+use crate::domain::server::output::OutputCheck;
 use crate::domain::text::{self, Metric};
 use crate::domain::types::{
     Backend, Comparison, Failure, Goal, Launch, Settings, Side, Stage, Verdict,
@@ -185,6 +186,9 @@ pub struct TuneDocument {
     /// There is a winner that is not saved: [`crate::engine::tune::save_profile`] can.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub saveable: bool,
+    /// What the winner says against what stock says; `None` without a winner that could be saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputCheck>,
     /// Notices.
     pub notices: Vec<Notice>,
     /// Where the time went.
@@ -229,7 +233,9 @@ impl TuneDocument {
 
     /// What stands under the sentence: verdict, reason, and what was saved.
     pub fn judgement(&self) -> String {
+        let unfit = self.output.as_ref().filter(|output| !output.passes());
         let saved = match &self.profile {
+            None if let Some(output) = unfit => text::clean(&output.sentence()),
             Some(profile) => format!("saved as profile {}", profile.id),
             None if self.saveable => "not saved yet".to_owned(),
             None => "no profile saved".to_owned(),

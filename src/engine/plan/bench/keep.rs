@@ -13,7 +13,7 @@ use super::{ArmResult, BenchDocument, Session};
 
 impl Session<'_, '_> {
     /// A profile of a placement that beat what it was confirmed against.
-    pub(super) fn save(&mut self, document: &BenchDocument) -> Result<Option<i64>, Ended> {
+    pub(super) fn save(&mut self, document: &mut BenchDocument) -> Result<Option<i64>, Ended> {
         let (place, ports) = (self.bench.place, self.ports);
         let won = document.verdict == Some(Verdict::Improved) && !document.settings.is_stock();
         let verdicts = ports.store.verdicts(self.bench.session)?;
@@ -34,6 +34,12 @@ impl Session<'_, '_> {
                 text: told,
             };
             self.bench.tell(&[told], self.context)?;
+            return Ok(None);
+        }
+        let output = self.bench.check_output(&document.settings, self.context)?;
+        let passes = output.passes();
+        document.output = Some(output);
+        if !passes {
             return Ok(None);
         }
         let written = |tool| place.launch(&document.settings, tool, ports);
