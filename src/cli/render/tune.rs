@@ -59,6 +59,7 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
             style,
         ),
         evidence(document.confirmation.as_ref(), style),
+        output_check(document, style),
         baseline(document.baseline.as_ref(), style),
         candidates(document, context),
         finalists(&document.confirmations, style),
@@ -66,6 +67,17 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
         overhead(document.overhead.as_ref(), style),
         next(document, context),
     ])
+}
+
+/// What the winner says against what stock says.
+fn output_check(document: &TuneDocument, style: Style) -> String {
+    document.output.as_ref().map_or_else(String::new, |output| {
+        format!(
+            "{}\n  {}\n",
+            style.heading("Output"),
+            clean(&output.sentence())
+        )
+    })
 }
 
 /// The result of `flux ab` as text.

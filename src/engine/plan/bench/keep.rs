@@ -37,11 +37,19 @@ impl Session<'_, '_> {
             return Ok(None);
         }
         let output = self.bench.check_output(&document.settings, self.context)?;
-        let passes = output.passes();
-        document.output = Some(output);
-        if !passes {
+        if !output.passes() {
+            // What is saved nowhere is nothing to start from either.
+            let stock = place.launch(&Settings::stock(), Tool::Server, ports)?;
+            document.reason = format!(
+                "{}, but it does not stay: {}",
+                document.reason,
+                output.sentence()
+            );
+            (document.settings, document.args) = (Settings::stock(), stock.args);
+            document.output = Some(output);
             return Ok(None);
         }
+        document.output = Some(output);
         let written = |tool| place.launch(&document.settings, tool, ports);
         let profile = Profile {
             id: 0,
