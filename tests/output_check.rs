@@ -138,7 +138,7 @@ fn what_no_server_runs_is_not_saved() {
         "{other}"
     );
     let lost = reason("\"dies\"");
-    assert!(lost.contains("device was lost"), "{lost}");
+    assert!(lost.contains("device lost"), "{lost}");
     assert!(reason("\"not-numbers\"").contains("no log-probabilities that are numbers"));
 }
 

@@ -26,6 +26,7 @@ pub mod scan;
 pub mod serve;
 pub mod serve_check;
 pub mod settings;
+mod speculate;
 pub mod target;
 pub mod telemetry;
 pub mod tune;

@@ -25,16 +25,26 @@ const RUNS: u32 = 2 + 3 + 2 * 4;
 /// # Errors
 /// An unknown kind, a build that knows none, a model without a tokenizer.
 fn values(request: &ServeCheckRequest, checked: &Checked) -> Result<Vec<String>, JobError> {
-    let unknown = request.speculate.iter().find(|k| !NGRAM_KINDS.contains(&k.as_str()));
+    let unknown = request
+        .speculate
+        .iter()
+        .find(|k| !NGRAM_KINDS.contains(&k.as_str()));
     if let Some(kind) = unknown {
         let known = NGRAM_KINDS.join(", ");
         let headline = format!("there is no speculation {kind}");
-        return Err(JobError::new(USAGE, headline).hint(format!("it is one of {known}; a draft model goes with --draft FILE")));
+        return Err(JobError::new(USAGE, headline).hint(format!(
+            "it is one of {known}; a draft model goes with --draft FILE"
+        )));
     }
     let runtime = &checked.place.runtime;
     if !runtime.server_flags.contains("--spec-type") {
-        let headline = format!("llama-server of {} has no --spec-type: it does not speculate", runtime.name);
-        return Err(JobError::new("no-speculation", headline).hint("choose a newer build with --runtime"));
+        let headline = format!(
+            "llama-server of {} has no --spec-type: it does not speculate",
+            runtime.name
+        );
+        return Err(
+            JobError::new("no-speculation", headline).hint("choose a newer build with --runtime")
+        );
     }
     if !checked.place.model.tokenizer {
         let headline = "the model has no tokenizer: there is no code and no prose for it";
@@ -63,7 +73,10 @@ pub(super) fn perform(
 ) -> Result<serde_json::Value, Ended> {
     let values = values(request, checked)?;
     let plan = |value: &str| {
-        let (a, b) = (checked.settings.clone(), checked.settings.clone().with(SETTING, value));
+        let (a, b) = (
+            checked.settings.clone(),
+            checked.settings.clone().with(SETTING, value),
+        );
         let plan = AbPlan::live(checked.goal, a, b, request.shape());
         let plan = plan.map_err(|e| JobError::new(USAGE, e.to_string()))?;
         Ok::<_, JobError>(AbPlan {
@@ -72,7 +85,10 @@ pub(super) fn perform(
             ..plan
         })
     };
-    let plans: Vec<AbPlan> = values.iter().map(|value| plan(value)).collect::<Result<_, _>>()?;
+    let plans: Vec<AbPlan> = values
+        .iter()
+        .map(|value| plan(value))
+        .collect::<Result<_, _>>()?;
     let session = session(request, checked, &plans, ports)?;
     let begun = ports.clock.elapsed();
     let objective = plans[0].objective.clone();
@@ -82,7 +98,12 @@ pub(super) fn perform(
         name: SETTING.to_owned(),
         runs: runs * (plans.len() * TEXTS.len()) as u32,
     }];
-    context.started("serve-check", Some(session), stages, Some(objective.primary()));
+    context.started(
+        "serve-check",
+        Some(session),
+        stages,
+        Some(objective.primary()),
+    );
     let rows = every(&mut bench, &plans, checked, context);
     let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
     let ended = rows.and_then(|rows| {
@@ -138,7 +159,10 @@ fn one(
     bench.text = text;
     let outcome = bench.drive(&mut driver, context)?;
     let runs = bench.ports.store.runs(bench.session)?;
-    let guessed = runs.iter().skip(before).filter(|run| run.planned.side == Some(Side::B));
+    let guessed = runs
+        .iter()
+        .skip(before)
+        .filter(|run| run.planned.side == Some(Side::B));
     let records = guessed.filter_map(|run| match &run.run.outcome {
         RunOutcome::Valid { tests } => tests.first().map(|test| &test.record),
         _ => None,

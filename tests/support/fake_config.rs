@@ -158,6 +158,8 @@ pub enum ServerAct {
     OneToken,
     /// It takes prompts from its cache, asked for or not.
     Caches,
+    /// Everything it drafts is right: it says an old answer again.
+    Replays,
     /// It answers something else altogether, as sure of itself as ever.
     Nonsense,
     /// The same in what it is asked a second time.

@@ -165,7 +165,7 @@ fn against(verdict: &StoredVerdict) -> String {
     }
 }
 
-/// What several clients got, where that was measured.
+/// What several clients got, or speculation was worth, where that was measured.
 fn clients(session: &Session, style: Style) -> String {
     let result = session.end.as_ref().map(|end| &end.result);
     let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
@@ -174,6 +174,11 @@ fn clients(session: &Session, style: Style) -> String {
             "\n{}\n{}",
             style.heading(&format!("Several clients: {}", live.requests())),
             super::tune::clients(&live.clients, style)
+        ),
+        Some(live) if !live.speculation.is_empty() => format!(
+            "\n{}\n{}",
+            style.heading(&format!("Speculation: {}", live.requests())),
+            super::tune::speculation(&live.speculation, style)
         ),
         _ => String::new(),
     }

@@ -48,7 +48,9 @@ impl Acceptance {
     /// From the evidence of runs, as [`super::evidence`] writes each request.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Json>) -> Self {
         let mut all = Self::default();
-        let requests = records.into_iter().filter_map(|record| record["requests"].as_array());
+        let requests = records
+            .into_iter()
+            .filter_map(|record| record["requests"].as_array());
         for request in requests.flatten() {
             let count = |name: &str| request[name].as_u64().unwrap_or(0);
             all.requests += 1;
@@ -125,7 +127,10 @@ mod tests {
     fn it_is_on_only_where_both_texts_confirm_it() {
         let say = |code, prose| advice(&[row(TextKind::Code, code), row(TextKind::Prose, prose)]);
         let improved = Some(Verdict::Improved);
-        assert_eq!(say(improved, improved), "ngram-mod is confirmed on code and on prose");
+        assert_eq!(
+            say(improved, improved),
+            "ngram-mod is confirmed on code and on prose"
+        );
         assert_eq!(
             say(improved, Some(Verdict::Unchanged)),
             "ngram-mod stays off: it helps with code alone"
@@ -155,7 +160,12 @@ mod tests {
         assert_eq!(args("ngram-mod"), ["--spec-type", "ngram-mod"]);
         assert_eq!(
             args("draft-simple /m/small one.gguf"),
-            ["--spec-type", "draft-simple", "--model-draft", "/m/small one.gguf"]
+            [
+                "--spec-type",
+                "draft-simple",
+                "--model-draft",
+                "/m/small one.gguf"
+            ]
         );
     }
 }

@@ -10,6 +10,7 @@ use crate::domain::search::{
     BaselineSummary, ClientsRow, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
 };
 use crate::domain::server::output::OutputCheck;
+use crate::domain::server::speculation::SpeculationRow;
 use crate::domain::text::{self, Metric};
 use crate::domain::types::{
     Backend, Comparison, Failure, Goal, Launch, Settings, Side, Stage, Verdict,
@@ -271,6 +272,9 @@ pub struct LiveDocument {
     /// What several clients got, where that was measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientsRow>,
+    /// What speculation was worth, where that was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speculation: Vec<SpeculationRow>,
 }
 
 impl LiveDocument {
@@ -331,6 +335,11 @@ impl AbDocument {
         self.live.as_ref().map_or(&[], |live| &live.clients)
     }
 
+    /// What speculation was worth, where that was measured.
+    pub fn speculation(&self) -> &[SpeculationRow] {
+        self.live.as_ref().map_or(&[], |live| &live.speculation)
+    }
+
     /// The goal's comparison.
     pub fn comparison(&self) -> Option<&Comparison> {
         self.confirmation.as_ref()?.primary(&self.primary)
@@ -346,6 +355,9 @@ impl AbDocument {
             let words = format!("{}: {few} {a} t/s in all, {many} {b} t/s", self.b.arm);
             return text::clean(&words);
         }
+        if !self.speculation().is_empty() {
+            return text::clean(&text::capitalised(&self.reason));
+        }
         let subject = format!("{} against {}", self.b.arm, self.a.arm);
         match self.comparison() {
             Some(comparison) => text::verdict_sentence(&subject, comparison),
@@ -358,7 +370,9 @@ impl AbDocument {
         let judged = || text::judged(self.verdict, &self.reason, None);
         match &self.live {
             None => judged(),
-            Some(live) if !live.clients.is_empty() => text::capitalised(&live.requests()),
+            Some(live) if !live.clients.is_empty() || !live.speculation.is_empty() => {
+                text::capitalised(&live.requests())
+            }
             Some(live) => format!("{} · {}", judged(), live.requests()),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use crate::domain::server::{
-    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text,
+    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text_of,
     requests, seed_of, token_prompt,
 };
 use crate::domain::types::{
@@ -218,7 +218,7 @@ impl Measuring<'_> {
         let mut found = Vec::new();
         for ask in asks {
             let samples = self.shape(ask)?;
-            let evidence = json!({"source": "llama-server", "requests": samples.requests});
+            let evidence = json!({"source": "llama-server", "text": self.request.live.text, "requests": samples.requests});
             let of = |(test, samples_ns): (TestSpec, Vec<u64>)| TestSamples {
                 test,
                 samples_ns,
@@ -350,7 +350,7 @@ impl Measuring<'_> {
 
     /// What a user says so that, with the chat template around it, it is so many tokens.
     fn text(&self, seed: u64, tokens: u32) -> Result<String, Stop> {
-        let made = exact_text(seed, tokens, &mut |text| {
+        let made = exact_text_of(self.request.live.text, seed, tokens, &mut |text| {
             let said = [ChatMessage::user(text)];
             let whole = self.client.apply_template(&said, self.cancel)?;
             let tokens = self.client.tokenize(&whole, self.cancel)?;
