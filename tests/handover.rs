@@ -20,6 +20,7 @@ use flux::domain::handover::{Form, Handover, Word};
 use flux::domain::redact::Redaction;
 use flux::domain::text::Shell;
 use flux::domain::types::Backend;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use bench_runs::CARD_TOML;
@@ -122,6 +123,18 @@ fn bash_starts_the_server_with_exactly_these_words() {
         let all: Vec<String> = words.map(str::to_owned).to_vec();
         let line = Shell::Bash.command(&env, &all).unwrap();
         assert_eq!(heard(&["-c", &line], &home)[..words.len()], words, "{line}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn bash_reads_any_words_back(words in prop::collection::vec("(?s)[^\0]{0,16}", 1..40)) {
+        let mut all = vec!["printf".to_owned(), "%s\\0".to_owned()];
+        all.extend(words.iter().cloned());
+        let line = Shell::Bash.command(&BTreeMap::new(), &all).unwrap();
+        prop_assert_eq!(heard(&["-c", &line], Path::new("/")), words, "{}", line);
     }
 }
 
