@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["domain", "ports", "system_root", "telemetry"],
     ),
     ("bandwidth", &["domain", "ports", "vulkan", "bandwidth"]),
+    ("lab", &["domain", "ports", "vulkan", "lab"]),
     ("engine", &["domain", "ports", "engine"]),
     (
         "wiring",
@@ -38,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "telemetry",
             "bandwidth",
+            "lab",
             "engine",
             "wiring",
         ],

@@ -3,6 +3,7 @@
 mod export;
 mod plan;
 mod run;
+mod serve_check;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use super::values::{duration_secs, request_shape};
 pub use export::{Export, Import};
 pub use plan::Plan;
 pub use run::Run;
+pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -78,6 +80,10 @@ pub enum Action {
     Compare(Compare),
     /// Start llama-server with the stored profile
     Run(Run),
+    /// What the card can do by itself: kernels against its memory, costs of its queue families
+    Lab(Lab),
+    /// The stored profile against stock through live servers, or what several clients get
+    ServeCheck(ServeCheck),
     /// Power, clocks, temperatures, load and memory, live
     Monitor(Monitor),
     /// Sessions, newest first
@@ -101,6 +107,12 @@ pub enum Action {
         /// The request, as JSON
         request: String,
     },
+    /// The kernel lab, one event a line; asked by another Flux
+    #[command(hide = true, name = wiring::VULKAN_LAB)]
+    VulkanLab {
+        /// The request, as JSON
+        request: String,
+    },
 }
 
 /// `flux quickstart`.
@@ -111,6 +123,20 @@ pub struct Quickstart {
     /// Measuring time after which no further candidate is started
     #[arg(long, value_name = "TIME", value_parser = duration_secs, default_value = "10m")]
     pub time_limit: f64,
+}
+
+/// `flux lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// Card: its number in Vulkan's order, or a part of its name; without it the first discrete card
+    #[arg(long, value_name = "N|NAME")]
+    pub device: Option<String>,
+    /// Fewer sizes and repetitions
+    #[arg(long)]
+    pub quick: bool,
+    /// MiB of the largest buffer, at most
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_TRANSFER_MIB))]
+    pub largest_mib: Option<u64>,
 }
 
 /// `--machine`.

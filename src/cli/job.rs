@@ -105,10 +105,12 @@ impl Kind {
     const fn of(command: &Command) -> Self {
         match command {
             Command::Tune(_) => Self::Tune,
-            Command::Ab(_) | Command::Plan(_) => Self::Ab,
-            Command::Bandwidth(_) | Command::Install(_) | Command::Synth(_) | Command::Serve(_) => {
-                Self::Other
-            }
+            Command::Ab(_) | Command::Plan(_) | Command::ServeCheck(_) => Self::Ab,
+            Command::Bandwidth(_)
+            | Command::Lab(_)
+            | Command::Install(_)
+            | Command::Synth(_)
+            | Command::Serve(_) => Self::Other,
         }
     }
 }

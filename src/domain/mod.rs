@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod environment;
 pub mod fingerprint;
 pub mod handover;
+pub mod lab;
 pub mod machine;
 pub mod placement;
 pub mod redact;

@@ -12,8 +12,10 @@ use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Setti
 use crate::ports::{Notice, PortError, SynthRequest};
 
 use super::bandwidth::BandwidthAsked;
+use super::lab::LabAsked;
 use super::plan::PlanRequest;
 use super::run::RunRequest;
+use super::serve_check::ServeCheckRequest;
 
 /// A job's number, never used twice in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -130,12 +132,16 @@ pub enum Command {
     Plan(Box<PlanRequest>),
     /// Measure what the machine's memories deliver.
     Bandwidth(BandwidthAsked),
+    /// Measure what a card can do by itself.
+    Lab(LabAsked),
     /// Install a llama.cpp build.
     Install(Backend),
     /// Write a random-weight model.
     Synth(SynthRequest),
     /// Run llama-server with the stored profile until it is cancelled or ends.
     Serve(RunRequest),
+    /// Compare two arms through live servers, or see what several clients get.
+    ServeCheck(ServeCheckRequest),
 }
 
 /// How a job loads the machine.
@@ -157,16 +163,23 @@ impl Command {
             Self::Ab(_) => "ab",
             Self::Plan(_) => "plan",
             Self::Bandwidth(_) => "bandwidth",
+            Self::Lab(_) => "lab",
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
             Self::Serve(_) => "serve",
+            Self::ServeCheck(_) => "serve-check",
         }
     }
 
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {
-            Self::Tune(_) | Self::Ab(_) | Self::Plan(_) | Self::Bandwidth(_) => Occupies::Measuring,
+            Self::Tune(_)
+            | Self::Ab(_)
+            | Self::Plan(_)
+            | Self::Bandwidth(_)
+            | Self::Lab(_)
+            | Self::ServeCheck(_) => Occupies::Measuring,
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
         }

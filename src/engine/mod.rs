@@ -1,6 +1,7 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+mod announce;
 pub mod bandwidth;
 pub mod chosen;
 pub mod difference;
@@ -9,6 +10,7 @@ pub mod evidence;
 pub mod import;
 pub mod install;
 mod job;
+pub mod lab;
 mod measure;
 pub mod message;
 pub mod models;
@@ -21,6 +23,7 @@ pub mod resume;
 pub mod run;
 pub mod scan;
 pub mod serve;
+pub mod serve_check;
 pub mod settings;
 pub mod target;
 pub mod telemetry;
@@ -37,7 +40,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes,
+    BandwidthMeter, CancelMode, CancelToken, Clock, Lab, MachineProbe, Models, Runner, Runtimes,
     SearchSpaces, Servers, SettingsStore, Store, Telemetry,
 };
 
@@ -58,6 +61,8 @@ pub struct Ports {
     pub runtimes: Arc<dyn Runtimes>,
     /// Runs llama-bench.
     pub runner: Arc<dyn Runner>,
+    /// Measures through llama-server.
+    pub live: Arc<dyn Runner>,
     /// Runs llama-server.
     pub servers: Arc<dyn Servers>,
     /// Reads and makes model files.
@@ -68,6 +73,8 @@ pub struct Ports {
     pub telemetry: Arc<dyn Telemetry>,
     /// Measures what memories deliver.
     pub bandwidth: Arc<dyn BandwidthMeter>,
+    /// Measures what a card can do by itself.
+    pub lab: Arc<dyn Lab>,
     /// What may be set.
     pub space: Arc<dyn SearchSpaces>,
     /// The owner's choices in the desktop app; no job reads them.
@@ -248,8 +255,10 @@ fn dispatch(
         Command::Ab(request) => ab::perform(&request, ports, context),
         Command::Plan(request) => plan::bench::perform(&request, ports, context),
         Command::Bandwidth(asked) => bandwidth::perform(&asked, ports, context),
+        Command::Lab(asked) => lab::perform(&asked, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
         Command::Serve(request) => serve::perform(&request, ports, context),
+        Command::ServeCheck(request) => serve_check::perform(&request, ports, context),
     }
 }

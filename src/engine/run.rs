@@ -20,7 +20,10 @@ use super::message::JobError;
 use super::plan::bench::PlanConfig;
 use super::settings::{self, AgainstStock, against_stock, describe};
 use super::target::Target;
-use super::{Ports, chosen, tune};
+use super::{Ports, chosen, lab, tune};
+
+/// The setting that chooses a queue family, as the search space calls it.
+const GRAPHICS_QUEUE: &str = "graphics-queue";
 
 /// What `flux run` is asked to do.
 #[derive(Debug, Clone)]
@@ -67,6 +70,9 @@ pub struct Explanation {
     pub run_metric_text: String,
     /// What the confirmation found, in words.
     pub confirmation_text: String,
+    /// What the kernel lab found of what this setting chooses, in words, where it has been asked on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab_text: Option<String>,
 }
 
 /// What would be started, and why.
@@ -291,7 +297,7 @@ fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>,
             let ran = !chosen.stock_runs && !chosen.settings.is_stock();
             Ok(Some(ran.then_some((chosen.settings, chosen.config.target))))
         }
-        SessionKind::Ab => Ok(None),
+        SessionKind::Ab | SessionKind::Lab | SessionKind::ServeCheck => Ok(None),
     }
 }
 
@@ -367,7 +373,14 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .map_or_else(|| "not stored".to_owned(), in_words);
     let baseline = confirmation.map(|c| c.baseline).unwrap_or_default();
     let start = start_of(&baseline, profile, ports)?;
+    let chooses_queue = profile.settings.0.contains_key(GRAPHICS_QUEUE);
+    let lab = if chooses_queue {
+        lab::queue_verdict(ports)?
+    } else {
+        None
+    };
     let explained = |i: Introduction| Explanation {
+        lab_text: lab.clone().filter(|_| i.dimension == GRAPHICS_QUEUE),
         describe: describe(&i.dimension, &space).to_owned(),
         run_id: i.run.id,
         run_number: i.run.seq + 1,

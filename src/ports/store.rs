@@ -24,6 +24,11 @@ pub enum SessionKind {
     Ab,
     /// `flux plan --bench`.
     Plan,
+    /// `flux lab`: no runs of a runtime on a model; in their place stand Flux's own kernels and the card.
+    Lab,
+    /// `flux serve-check`.
+    #[serde(rename = "serve-check")]
+    ServeCheck,
 }
 
 impl SessionKind {
@@ -33,6 +38,8 @@ impl SessionKind {
             Self::Tune => "tune",
             Self::Ab => "ab",
             Self::Plan => "plan",
+            Self::Lab => "lab",
+            Self::ServeCheck => "serve-check",
         }
     }
 }

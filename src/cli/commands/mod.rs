@@ -6,6 +6,7 @@ mod desktop;
 mod doctor;
 mod history;
 mod import;
+mod lab;
 mod models;
 mod monitor;
 mod open;
@@ -15,6 +16,7 @@ mod report;
 mod run;
 mod runtime;
 mod scan;
+mod serve_check;
 mod tune;
 
 use super::args::{Action, Cli};
@@ -41,6 +43,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Plan(args) => plan::run(args, &place, output),
         Action::Ab(args) => ab::run(args, &place, output),
         Action::Run(args) => run::run(args, &place, output),
+        Action::ServeCheck(args) => serve_check::run(args, &place, output),
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
@@ -50,6 +53,8 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
+        Action::Lab(args) => lab::run(args, &place, output),
+        Action::VulkanLab { request } => lab::apart(&request),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
     }
 }

@@ -61,8 +61,12 @@ pub fn explanation(plan: &RunPlan, command: &str, style: Style) -> String {
 
 fn setting(entry: &Explanation, stock: &str, session: i64, style: Style) -> String {
     let title = format!("{}={}", clean(&entry.setting), clean(&entry.value));
+    let lab = entry.lab_text.as_ref();
+    let lab = lab.map_or_else(String::new, |text| {
+        format!("  Kernel lab: {}\n", clean(text))
+    });
     format!(
-        "\n{}\n  {}\n  Stock: {}\n  Screened by run {} of session {session}: {}\n  Confirmed: {}\n",
+        "\n{}\n  {}\n  Stock: {}\n  Screened by run {} of session {session}: {}\n  Confirmed: {}\n{lab}",
         style.heading(&title),
         clean(&entry.describe),
         clean(stock),
@@ -112,6 +116,7 @@ mod tests {
                 run_number: 9,
                 run_metric_text: "tg128 38.20 t/s, stock 22.81".to_owned(),
                 confirmation_text: "+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs".to_owned(),
+                lab_text: Some("RX 580: only one queue family computes (session 3)".to_owned()),
             }],
             stock: vec![AgainstStock {
                 setting: "graphics-queue".to_owned(),
@@ -135,6 +140,20 @@ mod tests {
             text.contains("graphics-queue=on\n  one queue\n  Stock: left to llama.cpp\n  Screened by run 9 of session 5: tg128 38.20 t/s, stock 22.81\n  Confirmed: +68.3 %"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_setting_cites_the_kernel_lab_where_it_was_asked() {
+        let mut plan = plan();
+        let text = explanation(&plan, "llama-server", Style::PLAIN);
+        assert!(
+            text.contains(
+                "8 + 8 runs\n  Kernel lab: RX 580: only one queue family computes (session 3)\n"
+            ),
+            "{text}"
+        );
+        plan.explanation[0].lab_text = None;
+        assert!(!explanation(&plan, "llama-server", Style::PLAIN).contains("Kernel lab"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize as _;
+
 use crate::cli::output::{Style, notice_line};
 use crate::domain::text::{
     clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
@@ -9,7 +11,9 @@ use crate::domain::text::{
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
-use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
+use crate::engine::lab::LabDocument;
+use crate::engine::report::LiveDocument;
+use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
 use super::comparison;
@@ -19,7 +23,11 @@ use super::table::pairs;
 /// The session as text; `raw` adds what every process printed.
 pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     let mut text = head(&evidence.session, style);
-    let _ = writeln!(text, "\n{}", style.heading("Runs"));
+    if evidence.session.begun.kind == SessionKind::Lab {
+        text.push_str(&lab(&evidence.session, style));
+    } else {
+        let _ = writeln!(text, "\n{}", style.heading("Runs"));
+    }
     for run in &evidence.runs {
         text.push_str(&self::run(run));
         if raw {
@@ -27,6 +35,7 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
         }
     }
     text.push_str(&verdicts(&evidence.verdicts, style));
+    text.push_str(&clients(&evidence.session, style));
     if !evidence.notices.is_empty() {
         let _ = writeln!(text, "\n{}", style.heading("Notices"));
     }
@@ -37,6 +46,15 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     text
 }
 
+/// What a lab found before it ended, however it did.
+fn lab(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| end.result.clone());
+    let lab = result.and_then(|result| serde_json::from_value::<LabDocument>(result).ok());
+    lab.map_or_else(String::new, |lab| {
+        format!("\n{}", super::lab::full(&lab, style))
+    })
+}
+
 fn head(session: &Session, style: Style) -> String {
     let begun = &session.begun;
     let title = format!(
@@ -44,6 +62,14 @@ fn head(session: &Session, style: Style) -> String {
         session.id,
         kind(begun.kind, begun.simulated)
     );
+    if begun.kind == SessionKind::Lab {
+        let rows = [
+            ("Began", moment(begun.started_at)),
+            ("Fingerprint", begun.fingerprint.hash.clone()),
+            ("Flux", clean(&begun.flux_version)),
+        ];
+        return format!("{}\n{}", style.heading(&title), pairs(&rows, 2));
+    }
     let rows = [
         ("Began", moment(begun.started_at)),
         (
@@ -136,6 +162,20 @@ fn against(verdict: &StoredVerdict) -> String {
     match baseline.and_then(|b| serde_json::from_value::<Settings>(b).ok()) {
         Some(baseline) => format!("{settings} against {}", settings_phrase(&baseline)),
         None => settings,
+    }
+}
+
+/// What several clients got, where that was measured.
+fn clients(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| &end.result);
+    let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
+    match live {
+        Some(live) if !live.clients.is_empty() => format!(
+            "\n{}\n{}",
+            style.heading(&format!("Several clients: {}", live.requests())),
+            super::tune::clients(&live.clients, style)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -250,6 +290,7 @@ pub(crate) mod tests {
                 repetitions: 2,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: "x".to_owned(),
             },
             run: Run {

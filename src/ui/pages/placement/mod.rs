@@ -6,6 +6,7 @@ mod basis;
 mod candidates;
 mod grid;
 mod memory;
+mod model;
 mod speed;
 mod what_if;
 mod words;
@@ -33,7 +34,7 @@ use crate::ui::widgets::{
 };
 
 use super::tune;
-use ask::{Key, Limits, Looked, Measured, Model, Rows};
+use model::{Key, Limits, Looked, Measured, Model, Rows};
 
 /// A narrower page has one card a row.
 const NARROW: f32 = 860.0;
