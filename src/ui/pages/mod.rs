@@ -56,7 +56,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
             history::refresh(state, link);
             dashboard::ask_recent(state, link);
         }
-        ("tune" | "ab", _) => {
+        ("tune" | "ab" | "serve-check", _) => {
             tune::ended(state, link);
             tune::ask_broken_off(link);
             history::refresh(state, link);

@@ -13,7 +13,7 @@ use crate::engine::profiles::server_command;
 use crate::engine::resume::can_resume;
 use crate::ports::{Notice, SessionKind, StoredRun};
 use crate::report::figures::{ConfirmationFigures, ScreeningFigure, StripFigure};
-use crate::report::findings::{Check, NotTried, Rejected, Setting};
+use crate::report::findings::{Check, LiveLine, NotTried, Rejected, Setting};
 use crate::report::{Outcome, Rows, Story, figures, findings, place};
 
 /// A session as its page shows it.
@@ -61,6 +61,10 @@ pub struct SessionView {
     pub(super) settings: Vec<Setting>,
     /// What was checked.
     pub(super) checks: Vec<Check>,
+    /// Every metric through live servers.
+    pub(super) live: Vec<LiveLine>,
+    /// What several clients got.
+    pub(super) clients: Vec<[String; 6]>,
     /// Device memory of the winner against its limit.
     pub(super) memory: Vec<MemoryUse>,
     /// What was not saved.
@@ -166,6 +170,8 @@ impl SessionView {
             screening: figures::screening(&story),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
+            live: findings::live(&story),
+            clients: findings::clients(&story),
             memory: last.map_or_else(Vec::new, |c| c.memory.clone()),
             rejected: findings::rejected(&story),
             not_tried: findings::not_tried(&story.refused()),
