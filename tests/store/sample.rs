@@ -53,6 +53,7 @@ pub fn planned(stage: Stage, settings: Settings) -> PlannedRun {
         repetitions: 3,
         early_stop: None,
         log_buffers: true,
+        clients: 1,
         purpose: "it's graphics-queue=on".to_owned(),
     }
 }
