@@ -1,12 +1,16 @@
 //! A kernel lab that says what a test scripts: the paper's card (section 4.3), or one that fails.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
+use flux::domain::doctor::{Facts, MemoryBus};
 use flux::domain::lab::{
     Card, DispatchSample, Family, Fault, FaultKind, Format, Kernel, KernelResult, LabEvent, Layout,
     Outcome,
 };
+use flux::domain::telemetry::SeriesId;
 use flux::domain::types::Bytes;
-use flux::ports::{CancelMode, CancelToken, Lab, LabRequest, PortError, PortResult};
+use flux::ports::{
+    CancelMode, CancelToken, Lab, LabRequest, PortError, PortResult, Telemetry, TelemetrySource,
+};
 
 /// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,9 @@ pub enum Ends {
 }
 
 pub struct ScriptedLab(pub Ends);
+
+/// The card's name, on the machine `rx580-2048sp` and here.
+pub const NAME: &str = "AMD Radeon RX 580 2048SP";
 
 /// Sizes measured, MiB.
 const SIZES: [u64; 4] = [1, 16, 256, 1024];
@@ -46,14 +53,14 @@ pub fn card() -> Card {
         timestamp_bits: 64,
     };
     Card {
-        name: "Radeon RX 580 2048SP".to_owned(),
+        name: NAME.to_owned(),
         software: false,
         subgroup_size: Some(64),
         f16: false,
         subgroup_sums: true,
         free: Bytes::gib(7),
         used: Bytes::mib(3584),
-        peak: Some(224e9),
+        peak: None,
         timestamp_period_ns: 40.0,
         families: vec![family(0, true), family(1, false)],
     }
@@ -132,6 +139,33 @@ fn dispatches() -> Vec<DispatchSample> {
         }
     }
     all
+}
+
+/// Sensors whose owner tells the memory of the card: 2 × 3500 MHz × 256 bits are the paper's 224 GB/s.
+pub struct ItsMemory;
+
+impl Telemetry for ItsMemory {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Self)]
+    }
+}
+
+impl TelemetrySource for ItsMemory {
+    fn name(&self) -> &'static str {
+        "its memory"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        Vec::new()
+    }
+
+    fn tell(&self, facts: &mut Facts) {
+        facts.memories.push(MemoryBus {
+            pci: "0000:01:00.0".parse().unwrap(),
+            mhz: 3500,
+            bits: 256,
+        });
+    }
 }
 
 impl Lab for ScriptedLab {
