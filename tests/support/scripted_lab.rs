@@ -8,6 +8,7 @@ use flux::domain::lab::{
 };
 use flux::domain::telemetry::SeriesId;
 use flux::domain::types::Bytes;
+use flux::engine::lab::LabDocument;
 use flux::ports::{
     CancelMode, CancelToken, Lab, LabRequest, PortError, PortResult, Telemetry, TelemetrySource,
 };
@@ -104,7 +105,7 @@ fn product(format: Format, layout: Layout, rate: f64, mib: u64) -> LabEvent {
             mib,
             Outcome::Skipped {
                 reason:
-                    "one dispatch would take about 467 ms: more than 50 ms would disturb a desktop"
+                    "a dispatch would take about 467 ms, more than the 50 ms that leave a desktop in peace"
                         .to_owned(),
             },
         ),
@@ -139,6 +140,40 @@ fn dispatches() -> Vec<DispatchSample> {
         }
     }
     all
+}
+
+/// A real lab as `flux lab --json` printed it, told again.
+pub struct RecordedLab(pub LabDocument);
+
+impl RecordedLab {
+    /// One under `tests/recorded`.
+    pub fn load(name: &str) -> Self {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/recorded")
+            .join(name);
+        let text = std::fs::read_to_string(file).unwrap();
+        Self(serde_json::from_str(&text).unwrap())
+    }
+}
+
+impl Lab for RecordedLab {
+    fn measure(
+        &self,
+        _: &LabRequest,
+        _: &CancelToken,
+        tell: &mut dyn FnMut(LabEvent),
+    ) -> PortResult<()> {
+        let report = self.0.report.clone();
+        tell(LabEvent::Card(report.card.unwrap()));
+        for kernel in report.kernels {
+            tell(LabEvent::Kernel(kernel));
+        }
+        tell(LabEvent::Dispatches(report.dispatches));
+        for notice in report.notices {
+            tell(LabEvent::Notice(notice));
+        }
+        Ok(())
+    }
 }
 
 /// Sensors whose owner tells the memory of the card: 2 × 3500 MHz × 256 bits are the paper's 224 GB/s.
