@@ -11,6 +11,7 @@ pub mod domain;
 pub mod engine;
 pub mod gguf;
 pub mod lab;
+mod owner;
 pub mod ports;
 pub mod probe;
 pub mod report;

@@ -19,7 +19,7 @@ use crate::ports::{
 use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
-use crate::runtime::server::LlamaServers;
+use crate::runtime::server::{LlamaServers, ServerRunner};
 use crate::store::SqliteStore;
 use crate::telemetry::Sensors;
 
@@ -84,6 +84,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         probe,
         runtimes,
         runner: Arc::new(BenchRunner::new(Arc::clone(&clock))),
+        live: Arc::new(ServerRunner::new(Arc::clone(&clock))),
         servers: Arc::new(LlamaServers),
         models: Arc::new(GgufModels),
         store: Arc::new(store),

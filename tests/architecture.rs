@@ -11,9 +11,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ports", &["domain", "ports"]),
     ("vulkan", &["vulkan"]),
     ("system_root", &["system_root"]),
+    ("owner", &["domain", "owner"]),
     (
         "probe",
-        &["domain", "ports", "vulkan", "system_root", "probe"],
+        &["domain", "ports", "vulkan", "system_root", "owner", "probe"],
     ),
     ("runtime", &["domain", "ports", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
@@ -43,7 +44,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wiring",
         ],
     ),
-    ("report", &["domain", "ports", "engine", "chart", "report"]),
+    (
+        "report",
+        &["domain", "ports", "engine", "chart", "owner", "report"],
+    ),
     (
         "ui",
         &["domain", "ports", "engine", "chart", "report", "ui"],

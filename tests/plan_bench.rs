@@ -116,6 +116,7 @@ fn served(desk: &Desk, model: PathBuf) -> run::RunPlan {
         goal: None,
         stale_ok: false,
         extra: Vec::new(),
+        access: run::Access::default(),
     };
     run::prepare(&request, &desk.ports).unwrap()
 }

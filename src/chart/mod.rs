@@ -8,6 +8,7 @@ mod curves;
 mod growth;
 mod interval;
 mod lines;
+mod parts;
 mod ranking;
 mod samples;
 mod scatter;

@@ -1,6 +1,7 @@
 //! Settings ranked by their mean: bars from zero, every sample a dot, the baseline a dashed line.
 
 use super::axis::Digits;
+use super::parts::{count, finite, skipped, whisker};
 use super::scene::{
     Align, Anchor, BODY, CAPTION, Mark, Point, Role, Scene, Table, body, caption,
     text_width_estimate, usable,
@@ -308,34 +309,6 @@ fn words(scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32
         ..body(&text, role)
     };
     scene.label(Point { x, y }, Anchor::Start, scene.width - x, words);
-}
-
-/// A 95 % interval as a line with two ends.
-pub(super) fn whisker(scene: &mut Scene, [lo, hi]: [f32; 2], y: f32, role: Role) {
-    const END: f32 = 5.0;
-    scene.line(Point { x: lo, y }, Point { x: hi, y }, role, 2.0, false);
-    for x in [lo, hi] {
-        let (top, bottom) = (Point { x, y: y - END }, Point { x, y: y + END });
-        scene.line(top, bottom, role, 2.0, false);
-    }
-}
-
-/// `1 run`, `2 runs`.
-pub(super) fn count(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
-}
-
-/// Says that values were left out.
-pub(super) fn skipped(n: usize) -> String {
-    match n {
-        0 => String::new(),
-        n => format!(" {} left out: not a finite number.", count(n, "value")),
-    }
-}
-
-/// The finite ones.
-pub(super) fn finite(values: &[f64]) -> impl Iterator<Item = f64> + '_ {
-    values.iter().copied().filter(|v| v.is_finite())
 }
 
 fn mean(row: &Row) -> Option<f64> {

@@ -1,6 +1,9 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
+mod export;
 mod plan;
+mod run;
+mod serve_check;
 
 use std::path::PathBuf;
 
@@ -12,7 +15,10 @@ use crate::wiring;
 
 use super::values::{duration_secs, request_shape};
 
+pub use export::{Export, Import};
 pub use plan::Plan;
+pub use run::Run;
+pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
@@ -76,14 +82,18 @@ pub enum Action {
     Run(Run),
     /// What the card can do by itself: kernels against its memory, costs of its queue families
     Lab(Lab),
+    /// The stored profile against stock through live servers, or what several clients get
+    ServeCheck(ServeCheck),
     /// Power, clocks, temperatures, load and memory, live
     Monitor(Monitor),
     /// Sessions, newest first
     History(History),
     /// One session: every sample, verdict and notice
     Show(Show),
-    /// One session as JSON (everything) or CSV (one line per sample)
+    /// One session as JSON or CSV, or its profile as a script, unit, preset, configuration
     Export(Export),
+    /// Take over a profile that `flux export ID --format profile` wrote on another machine
+    Import(Import),
     /// One session as one HTML file: verdict, charts, every sample
     Report(Report),
     /// What would spoil a measurement now
@@ -310,32 +320,6 @@ pub struct Compare {
     pub cand: PathBuf,
 }
 
-/// `flux run`.
-#[derive(Debug, Args)]
-pub struct Run {
-    /// Model file
-    #[arg(short, long, value_name = "FILE")]
-    pub model: PathBuf,
-    /// llama.cpp build: its name or folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub runtime: Option<String>,
-    /// Which profile, where several goals were tuned
-    #[arg(long, value_enum)]
-    pub goal: Option<GoalArg>,
-    /// Cite for each setting the run and the confirmation that introduced it; starts nothing
-    #[arg(long)]
-    pub explain: bool,
-    /// Print the command; starts nothing
-    #[arg(long)]
-    pub print: bool,
-    /// Apply a profile that was measured on another fingerprint
-    #[arg(long)]
-    pub stale_ok: bool,
-    /// Arguments for llama-server
-    #[arg(last = true, value_name = "LLAMA-SERVER ARGS")]
-    pub server_args: Vec<String>,
-}
-
 /// `flux monitor`.
 #[derive(Debug, Args)]
 pub struct Monitor {
@@ -371,22 +355,6 @@ pub struct Show {
     pub id: i64,
 }
 
-/// `flux export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// Session
-    pub id: i64,
-    /// Format
-    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
-    pub format: ExportFormat,
-    /// File to write; stdout without one
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace a file that exists
-    #[arg(long)]
-    pub force: bool,
-}
-
 /// `flux report`.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -413,15 +381,6 @@ pub struct Doctor {
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,
-}
-
-/// Formats of `flux export`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Everything.
-    Json,
-    /// One line per sample.
-    Csv,
 }
 
 /// `Goal` as an argument.

@@ -105,7 +105,7 @@ impl Kind {
     const fn of(command: &Command) -> Self {
         match command {
             Command::Tune(_) => Self::Tune,
-            Command::Ab(_) | Command::Plan(_) => Self::Ab,
+            Command::Ab(_) | Command::Plan(_) | Command::ServeCheck(_) => Self::Ab,
             Command::Bandwidth(_)
             | Command::Lab(_)
             | Command::Install(_)

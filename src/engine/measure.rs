@@ -1,27 +1,27 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::domain::doctor::{self, Facts, Level};
-use crate::domain::search::{Driver, Method, Objective, Remark, Step, Tool, TuneNote};
-use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around, held_down, kind_of};
-use crate::domain::text::energy_line;
+use crate::domain::search::{Driver, Method, Objective, Step, Tool, TuneNote};
+use crate::domain::server::seed_of;
+use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
-    Backend, Failure, FailureClass, PlannedRun, Run, RunOutcome, RunRequest, Runtime, Side,
-    TestSpec, Verdict,
+    Backend, Failure, FailureClass, LiveAsk, PlannedRun, Run, RunOutcome, RunRequest, Runtime,
+    Side, TestSpec,
 };
 use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
+use super::announce::{event_of, notice_of};
 use super::job::{Ended, JobContext};
-use super::message::{CandidateResult, EventKind, JobError, StageInfo};
+use super::message::{EventKind, JobError};
 use super::prepare::Workplace;
+use super::settings;
 use super::telemetry::LONGEST_INTERVAL;
 use super::watch::Watch;
-use super::{report, settings};
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -40,7 +40,7 @@ pub(super) struct Bench<'a> {
     /// When the process before had ended.
     ended: Cell<Option<Duration>>,
     /// Kinds of doubts that were told.
-    doubted: BTreeSet<String>,
+    pub doubted: BTreeSet<String>,
 }
 
 impl<'a> Bench<'a> {
@@ -85,39 +85,6 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(driver)
-    }
-
-    /// Tells, and keeps with the session, what may spoil it now and what is kept away from its runs.
-    pub fn tell_conditions(&self, context: &mut JobContext) -> Result<(), Ended> {
-        let machine = &self.place.machine;
-        let inherited = machine.inherited_env.keys().map(|name| Notice {
-            level: NoticeLevel::Info,
-            code: "inherited-env".to_owned(),
-            text: format!("{name} is set here; no run of Flux inherits it"),
-        });
-        let mut told: Vec<Notice> = inherited.collect();
-        // The momentary readings of an exported machine say nothing of this one.
-        if !machine.simulated {
-            let found = doctor::findings(machine, &Facts::default()).into_iter();
-            told.extend(found.filter(|f| f.level == Level::Warning).map(|f| Notice {
-                level: NoticeLevel::Warning,
-                code: f.code,
-                text: format!("{}; {}", f.title, f.advice),
-            }));
-        }
-        self.tell(&told, context)
-    }
-
-    /// Tells notices, and keeps them with the session.
-    pub fn tell(&self, notices: &[Notice], context: &mut JobContext) -> Result<(), Ended> {
-        let kept = self.ports.store.notices(self.session)?;
-        for notice in notices {
-            if !kept.contains(notice) {
-                self.ports.store.append_notice(self.session, notice)?;
-            }
-            context.emit(EventKind::Notice(notice.clone()));
-        }
-        Ok(())
     }
 
     /// Makes runs until the method is done or the job is cancelled.
@@ -197,7 +164,11 @@ impl<'a> Bench<'a> {
         let started = clock.elapsed();
         let mut begun = Vec::new();
         watch.boundary();
-        let mut run = self.ports.runner.run(&request, &cancel, &mut |at| {
+        let runner = match self.tool(&request.runtime) {
+            Tool::Bench => &self.ports.runner,
+            Tool::Server => &self.ports.live,
+        };
+        let mut run = runner.run(&request, &cancel, &mut |at| {
             begun.push((at.test.clone(), at.repetition, clock.elapsed()));
             watch.boundary();
             show(&format!(
@@ -264,13 +235,15 @@ impl<'a> Bench<'a> {
         let (model, ports) = (&self.place.model, self.ports);
         let layout = || Ok(ports.models.layout(&model.path)?);
         let space = &self.place.space;
-        let own = settings::launch(&planned.settings, space, Tool::Bench, runtime, layout)?;
+        let tool = self.tool(runtime);
+        let own = settings::launch(&planned.settings, space, tool, runtime, layout)?;
+        let number = self.run_ids.len() as u64;
         Ok(RunRequest {
             runtime: runtime.clone(),
             model: self.place.model.path.clone(),
             tests: self.objective.tests().to_vec(),
             repetitions: planned.repetitions,
-            launch: self.place.target.joined(own, Tool::Bench),
+            launch: self.place.target.joined(own, tool),
             expect: settings::expectations(&planned.settings, space)?,
             gpu_required: self.place.target.backend != Backend::Cpu
                 && settings::offloads(&planned.settings),
@@ -282,7 +255,22 @@ impl<'a> Bench<'a> {
             ),
             early_stop: planned.early_stop.clone(),
             log_buffers: planned.log_buffers,
+            live: LiveAsk {
+                seed: seed_of(&[self.session.unsigned_abs(), number]),
+                is_text: self.place.model.tokenizer,
+                clients: planned.clients,
+                model_bytes: self.place.model.file_bytes,
+            },
         })
+    }
+
+    /// What a build is measured with: llama-bench, unless requests are what is measured or there is no llama-bench.
+    fn tool(&self, runtime: &Runtime) -> Tool {
+        if self.objective.is_live() || runtime.bench.is_none() {
+            Tool::Server
+        } else {
+            Tool::Bench
+        }
     }
 
     fn count(&mut self, run: &Run) {
@@ -317,72 +305,6 @@ impl<'a> Bench<'a> {
         self.tell(&told.collect::<Vec<_>>(), context)
     }
 
-    /// Doubts of kinds that no run before had.
-    fn new_doubts(&mut self, run: &Run) -> Vec<String> {
-        let doubts = run.telemetry.iter().flat_map(|t| &t.doubts);
-        doubts
-            .filter(|doubt| self.doubted.insert(kind_of(doubt)))
-            .cloned()
-            .collect()
-    }
-
-    /// Offers the reason that the sensors know for runs too unlike each other to decide.
-    pub fn tell_reason(
-        &self,
-        verdict: Option<Verdict>,
-        context: &mut JobContext,
-    ) -> Result<(), Ended> {
-        if verdict != Some(Verdict::Inconclusive) {
-            return Ok(());
-        }
-        let runs = self.ports.store.run_heads(self.session)?;
-        let told = held_down(runs.iter().filter_map(|run| run.telemetry.as_deref()));
-        let notice = told.map(|text| Notice {
-            level: NoticeLevel::Warning,
-            code: "held-down".to_owned(),
-            text,
-        });
-        self.tell(notice.as_slice(), context)
-    }
-
-    fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
-        let (metrics, failure) = shown(run);
-        let (scores, energy) = match &run.outcome {
-            RunOutcome::Valid { tests } => (
-                self.objective.repetition_scores(tests),
-                tests.iter().filter_map(energy_line).collect(),
-            ),
-            _ => (Vec::new(), Vec::new()),
-        };
-        EventKind::RunStored {
-            run: id,
-            seq,
-            planned: Box::new(planned.clone()),
-            metrics,
-            scores,
-            energy,
-            failure,
-            wall_secs: run.wall_secs,
-        }
-    }
-
-    /// Tells again what the runs kept of a session that goes on had shown.
-    pub fn tell_earlier<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
-        let mut driver = Driver::new(plan);
-        let mut tell = |kind: EventKind| context.emit(EventKind::Earlier(Box::new(kind)));
-        for kept in self.ports.store.runs(self.session)? {
-            // Asking for the next run tells of a confirmation that is planned before it.
-            driver.next();
-            tell(self.stored(kept.id, kept.seq, &kept.planned, &kept.run));
-            driver
-                .record(&kept.run)
-                .into_iter()
-                .filter_map(event_of)
-                .for_each(&mut tell);
-        }
-        Ok(())
-    }
-
     /// Stores what is evidence among the notes.
     fn keep(&self, note: &TuneNote) -> Result<(), Ended> {
         match note {
@@ -403,88 +325,5 @@ impl<'a> Bench<'a> {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// The stages of a method, for determinate progress.
-pub(super) fn stage_infos<M: Method>(driver: &Driver<M>) -> Vec<StageInfo> {
-    let stages = &driver.progress().stages;
-    stages
-        .iter()
-        .map(|s| StageInfo {
-            name: s.stage.words().to_owned(),
-            runs: s.expected,
-        })
-        .collect()
-}
-
-/// Mean rate per test, or why there are none.
-fn shown(run: &Run) -> (BTreeMap<String, f64>, Option<String>) {
-    match &run.outcome {
-        RunOutcome::Valid { tests } => (
-            tests
-                .iter()
-                .map(|t| (t.test.to_string(), t.mean_rate()))
-                .collect(),
-            None,
-        ),
-        RunOutcome::Failed { failure, .. } => (BTreeMap::new(), Some(failure.to_string())),
-        RunOutcome::StoppedEarly {
-            test,
-            repetition_secs,
-            limit_secs,
-        } => (
-            BTreeMap::new(),
-            Some(format!(
-                "stopped early: one repetition of {test} took over {repetition_secs:.1} s, the limit was {limit_secs:.1} s"
-            )),
-        ),
-        RunOutcome::Cancelled => (BTreeMap::new(), Some("cancelled".to_owned())),
-    }
-}
-
-/// What readers are told of a note.
-fn event_of(note: TuneNote) -> Option<EventKind> {
-    Some(match note {
-        // Announced when its first run begins, so that a stage without runs is never shown.
-        TuneNote::Stage { .. } => return None,
-        TuneNote::Screened { candidate } => EventKind::Screened(CandidateResult {
-            id: candidate.id,
-            settings: candidate.settings,
-            metrics: candidate.metrics,
-            status: candidate.status.name().to_owned(),
-            reason: candidate.reason,
-            change_pct: candidate.change_pct,
-        }),
-        TuneNote::ConfirmationPlanned {
-            settings,
-            processes,
-            repetitions,
-            smallest_effect_pct,
-        } => EventKind::ConfirmationPlanned {
-            settings,
-            processes,
-            repetitions,
-            smallest_effect_pct,
-        },
-        TuneNote::Judged { confirmation } => EventKind::Verdict {
-            settings: confirmation.settings.clone(),
-            confirmation: serde_json::to_value(report::confirmation_document(&confirmation))
-                .unwrap_or_default(),
-        },
-        TuneNote::Notice(remark) => EventKind::Notice(notice_of(&remark)),
-    })
-}
-
-/// A notice of the method, as every reader knows notices.
-pub(super) fn notice_of(remark: &Remark) -> Notice {
-    Notice {
-        level: if remark.warning {
-            NoticeLevel::Warning
-        } else {
-            NoticeLevel::Info
-        },
-        code: remark.code.clone(),
-        text: remark.text.clone(),
     }
 }

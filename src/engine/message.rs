@@ -15,6 +15,7 @@ use super::bandwidth::BandwidthAsked;
 use super::lab::LabAsked;
 use super::plan::PlanRequest;
 use super::run::RunRequest;
+use super::serve_check::ServeCheckRequest;
 
 /// A job's number, never used twice in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -139,6 +140,8 @@ pub enum Command {
     Synth(SynthRequest),
     /// Run llama-server with the stored profile until it is cancelled or ends.
     Serve(RunRequest),
+    /// Compare two arms through live servers, or see what several clients get.
+    ServeCheck(ServeCheckRequest),
 }
 
 /// How a job loads the machine.
@@ -164,15 +167,19 @@ impl Command {
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
             Self::Serve(_) => "serve",
+            Self::ServeCheck(_) => "serve-check",
         }
     }
 
     /// How it loads the machine.
     pub const fn occupies(&self) -> Occupies {
         match self {
-            Self::Tune(_) | Self::Ab(_) | Self::Plan(_) | Self::Bandwidth(_) | Self::Lab(_) => {
-                Occupies::Measuring
-            }
+            Self::Tune(_)
+            | Self::Ab(_)
+            | Self::Plan(_)
+            | Self::Bandwidth(_)
+            | Self::Lab(_)
+            | Self::ServeCheck(_) => Occupies::Measuring,
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,
         }

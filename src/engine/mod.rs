@@ -1,11 +1,13 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+mod announce;
 pub mod bandwidth;
 pub mod chosen;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
+pub mod import;
 pub mod install;
 mod job;
 pub mod lab;
@@ -21,6 +23,7 @@ pub mod resume;
 pub mod run;
 pub mod scan;
 pub mod serve;
+pub mod serve_check;
 pub mod settings;
 pub mod target;
 pub mod telemetry;
@@ -58,6 +61,8 @@ pub struct Ports {
     pub runtimes: Arc<dyn Runtimes>,
     /// Runs llama-bench.
     pub runner: Arc<dyn Runner>,
+    /// Measures through llama-server.
+    pub live: Arc<dyn Runner>,
     /// Runs llama-server.
     pub servers: Arc<dyn Servers>,
     /// Reads and makes model files.
@@ -254,5 +259,6 @@ fn dispatch(
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
         Command::Serve(request) => serve::perform(&request, ports, context),
+        Command::ServeCheck(request) => serve_check::perform(&request, ports, context),
     }
 }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor;
 use crate::domain::fingerprint;
-use crate::domain::machine::{self, Gpu};
+use crate::domain::machine;
 use crate::domain::search::{
-    Capabilities, OfferRules, PlanInput, SearchSpace, SettingsError, Tool, TunePlan, Tuner, plan,
+    Capabilities, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError, Tool,
+    TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
-use crate::domain::telemetry::{APPLE_GPU, HOST, Metric, SeriesId};
+use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Bytes, DeviceKind, Fingerprint, Goal, Launch, Machine, ModelInfo, Profile, Runtime,
     Settings,
@@ -24,7 +25,7 @@ use super::chosen::{Start, start};
 use super::message::{JobError, TuneRequest, USAGE};
 use super::report::{DryCandidate, DryRun, SCHEMA};
 use super::settings::{self, PLACEMENT};
-use super::target::{Target, choose_target, gpu_of};
+use super::target::{Target, choose_target};
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -131,10 +132,18 @@ impl Workplace {
         settings::launch(own, &self.space, tool, &self.runtime, layout)
     }
 
+    /// What the build is measured with: llama-bench, where it has one.
+    pub fn tool(&self) -> Tool {
+        match self.runtime.bench {
+            Some(_) => Tool::Bench,
+            None => Tool::Server,
+        }
+    }
+
     /// What the device and the build can do.
     pub fn capabilities(&self) -> Capabilities {
         let gpus = machine::gpus(&self.machine);
-        let gpu = self.gpu(&gpus);
+        let gpu = self.target.gpu(&self.runtime, &gpus);
         Capabilities {
             backend: self.target.backend,
             features: gpu
@@ -144,7 +153,10 @@ impl Workplace {
             partial_offload: false,
             physical_cores: self.machine.host.physical_cores,
             logical_cores: self.machine.host.logical_cores,
-            bench_flags: self.runtime.bench_flags.clone(),
+            bench_flags: match self.tool() {
+                Tool::Bench => self.runtime.bench_flags.clone(),
+                Tool::Server => self.runtime.server_flags.clone(),
+            },
             bench_defaults: self.runtime.bench_defaults.clone(),
             fixed_env: self.runtime.env.keys().cloned().collect(),
         }
@@ -152,16 +164,8 @@ impl Workplace {
 
     /// Source of the readings of the device measured on; `None` is the processor.
     pub fn sensors(&self) -> Option<String> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        if self.target.backend == Backend::Metal {
-            return Some(APPLE_GPU.to_owned());
-        }
         let gpus = machine::gpus(&self.machine);
-        let pci = self.gpu(&gpus).and_then(|g| g.pci);
-        // A GPU that has no address has no readings either.
-        Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+        self.target.sensors(&self.runtime, &gpus)
     }
 
     /// A profile needs a driver whose version is sure (case C25).
@@ -178,12 +182,7 @@ impl Workplace {
     /// The energy goal needs a power sensor of the device.
     fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
         let device = self.sensors();
-        let source = device.as_deref().unwrap_or(HOST);
-        let counts = |series: &SeriesId| {
-            let package = matches!(series.metric, Metric::CpuPower | Metric::CpuEnergy);
-            let board = matches!(series.metric, Metric::Power | Metric::Energy);
-            series.source == source && if source == HOST { package } else { board }
-        };
+        let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
         let mut sources = ports.telemetry.sources();
         let told = sources
             .iter_mut()
@@ -195,26 +194,12 @@ impl Workplace {
         let why = absent
             .find(|a| counts(&a.series))
             .map_or_else(|| "no sensor of it is known".to_owned(), |a| a.reason);
-        let what = if source == HOST { "processor" } else { "GPU" };
+        let what = if device.is_some() { "GPU" } else { "processor" };
         Err(JobError::new(
             "no-power",
             format!("the energy goal needs the power of the {what}: {why}"),
         )
         .hint("`flux monitor` shows what this machine's sensors tell; choose another goal"))
-    }
-
-    fn gpu<'g>(&self, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        let wanted = self.target.device.as_ref();
-        let listed = wanted.map_or_else(
-            || self.runtime.devices.first(),
-            |id| self.runtime.devices.iter().find(|d| d.id == *id),
-        );
-        listed
-            .and_then(|d| gpu_of(d, gpus))
-            .or_else(|| machine::default_gpu(gpus))
     }
 }
 
@@ -248,10 +233,13 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
     let capabilities = on_top_of(&start, &place, ports)?;
-    let offer = place
+    let mut offer = place
         .space
         .offer(&capabilities, &rules)
         .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    if place.tool() == Tool::Server {
+        without_bench_only(&mut offer, &place.space);
+    }
     let plan = TunePlan::new(
         offer,
         PlanInput {
@@ -283,6 +271,33 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     Ok((place, config))
 }
 
+/// Takes out what is a setting of llama-bench alone: through the server it would be stock against itself (case C43).
+fn without_bench_only(offer: &mut Offer, space: &SearchSpace) {
+    let Offer {
+        dimensions,
+        refused,
+    } = offer;
+    for dimension in dimensions.iter_mut() {
+        let changes = |value: &str| {
+            let settings = Settings::stock().with(&dimension.id, value);
+            let launch = space.launch(&settings, Tool::Server);
+            launch.is_ok_and(|l| !l.args.is_empty() || !l.env.is_empty())
+        };
+        dimension.values.retain(|value| {
+            let changes = changes(&value.id);
+            if !changes {
+                refused.push(Refusal {
+                    dimension: dimension.id.clone(),
+                    value: Some(value.id.clone()),
+                    reason: "llama-server, which measures here, has no option for it".to_owned(),
+                });
+            }
+            changes
+        });
+    }
+    dimensions.retain(|d| !d.values.is_empty());
+}
+
 /// What the device and the build can do beside what a search starts from.
 fn on_top_of(start: &Settings, place: &Workplace, ports: &Ports) -> Result<Capabilities, JobError> {
     let mut capabilities = place.capabilities();
@@ -311,7 +326,8 @@ fn keeps_weights_in_ram(
     Ok(placement.placement.keeps_weights_in_ram(&layout, devices))
 }
 
-/// The settings of this model's newest profile that was measured on another fingerprint: the new search tries them first.
+/// The settings of this model's newest profile, own or imported, that was measured on another fingerprint: the new search
+/// tries them first.
 fn stale_settings(
     place: &Workplace,
     request: &TuneRequest,
@@ -324,10 +340,19 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    Ok(newest
-        .filter(|p| p.fingerprint != place.fingerprint.hash)
+    let imports = ports.store.imports(&place.model.digest)?;
+    let mut imports = imports.into_iter().filter(|_| !place.machine.simulated);
+    let import = imports
+        .find(|i| i.profile.goal == request.goal)
+        .filter(|i| newest.as_ref().is_none_or(|p| p.created_at < i.imported_at));
+    let first = match import {
+        Some(import) => Some((import.profile.fingerprint.hash, import.profile.settings)),
+        None => newest.map(|p| (p.fingerprint, p.settings)),
+    };
+    Ok(first
+        .filter(|(fingerprint, _)| *fingerprint != place.fingerprint.hash)
         // Its placement was for another machine.
-        .map(|p| settings::of_space(&p.settings))
+        .map(|(_, settings)| settings::of_space(&settings))
         // Another search space may not know them any more.
         .filter(|s| !s.is_stock() && place.space.launch(s, Tool::Bench).is_ok())
         .map(|s| start.and(&s)))
@@ -412,25 +437,24 @@ fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Opti
 fn choose_runtime(wanted: Option<&str>, ports: &Ports) -> Result<Runtime, JobError> {
     let runtime = match wanted {
         Some(name) => ports.runtimes.resolve(name)?,
-        None => ports
-            .runtimes
-            .list()
-            .into_iter()
-            .find(|r| r.bench.is_some())
-            .ok_or_else(|| {
+        None => {
+            let known = ports.runtimes.list();
+            let with_bench = known.iter().find(|r| r.bench.is_some());
+            // Without llama-bench a build is measured through its server (design section 4).
+            let usable = with_bench.or_else(|| known.iter().find(|r| r.server.is_some()));
+            usable.cloned().ok_or_else(|| {
                 JobError::new(
                     "no-runtime",
                     "no llama.cpp with llama-bench is known on this machine",
                 )
                 .hint("`flux runtime install`, or `flux runtime add DIR`")
-            })?,
+            })?
+        }
     };
-    if runtime.bench.is_none() {
+    if runtime.bench.is_none() && runtime.server.is_none() {
         let dir = runtime.dir.display();
-        return Err(
-            JobError::new("no-bench", format!("there is no llama-bench in {dir}"))
-                .hint("choose a build that has it with --runtime"),
-        );
+        let headline = format!("there is neither llama-bench nor llama-server in {dir}");
+        return Err(JobError::new("no-bench", headline).hint("choose another build with --runtime"));
     }
     Ok(runtime)
 }

@@ -9,8 +9,8 @@ use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutc
 use crate::domain::text::span;
 use crate::domain::types::{Comparison, Profile};
 
+use super::announce::notice_of;
 use super::measure::Bench;
-use super::measure::notice_of;
 use super::message::JobError;
 use super::prepare::TuneConfig;
 use super::settings::describe;
@@ -19,7 +19,7 @@ mod documents;
 
 pub use documents::{
     AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, DryCandidate, DryRun,
-    ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
+    LiveDocument, ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
 };
 
 /// Version of every document; it rises when a field changes its meaning or goes.

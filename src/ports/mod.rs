@@ -28,7 +28,7 @@ pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
 pub use lab::{Lab, LabRequest};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
-pub use servers::{LiveServer, ServerLoading, ServerStart, Servers};
+pub use servers::{LiveServer, RequestError, ServerClient, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
 /// An adapter's failure, ready for people: what and where, what to do next, and the causes beneath.

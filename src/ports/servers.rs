@@ -1,9 +1,11 @@
 //! A live llama-server as the engine sees it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::types::{Bytes, Launch, Runtime};
+use crate::domain::server::{ChatMessage, Completion, CompletionRequest};
+use crate::domain::types::{Bytes, Failure, Launch, RawOutput, Runtime};
 
 use super::{CancelToken, PortError, PortResult};
 
@@ -43,6 +45,69 @@ pub trait LiveServer: Send {
 
     /// Why it ended, when it ends by itself within `limit`: its last log lines are the causes.
     fn ended_within(&mut self, limit: Duration) -> Option<PortError>;
+
+    /// Asks it; any number of clients at once.
+    fn client(&self) -> Arc<dyn ServerClient>;
+
+    /// Whether its process lives and it still answers as the one that was started: what it measured counts only then.
+    ///
+    /// # Errors
+    /// What it died of, or who answers in its place.
+    fn vouch(&self) -> Result<(), Failure>;
+
+    /// The failure behind a failed request: what the server died of, where it did.
+    fn why(&self, request: Failure) -> Failure;
+
+    /// Ends and reaps it; what it left behind.
+    fn stop(self: Box<Self>) -> RawOutput;
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The job is to end at once.
+    #[error("cancelled")]
+    Cancelled,
+    /// It failed.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl From<Failure> for RequestError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Asks a running server. Every call ends within its limit, and at once when the job is to end at once.
+pub trait ServerClient: Send + Sync {
+    /// Sends a request and waits for the whole answer; `on_token` is called as each part with a token comes.
+    ///
+    /// # Errors
+    /// Cancelled; no answer within `limit`; refused; broken off; not llama-server's.
+    fn complete(
+        &self,
+        request: &CompletionRequest,
+        limit: Duration,
+        cancel: &CancelToken,
+        on_token: &mut dyn FnMut(),
+    ) -> Result<Completion, RequestError>;
+
+    /// The tokens of a text, with the model's start token and with special tokens read as such: as a prompt is taken.
+    ///
+    /// # Errors
+    /// As `complete`.
+    fn tokenize(&self, text: &str, cancel: &CancelToken) -> Result<Vec<u32>, RequestError>;
+
+    /// A chat as text, by the model's own template.
+    ///
+    /// # Errors
+    /// As `complete`.
+    fn apply_template(
+        &self,
+        messages: &[ChatMessage],
+        cancel: &CancelToken,
+    ) -> Result<String, RequestError>;
 }
 
 /// Starts servers.

@@ -132,6 +132,7 @@ fn stage_code(stage: Stage) -> &'static str {
         Stage::Pairs => "pairs",
         Stage::DropOne => "drop-one",
         Stage::Confirmation => "confirmation",
+        Stage::Clients => "clients",
     }
 }
 
@@ -169,6 +170,7 @@ mod tests {
                 repetitions: 2,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: String::new(),
             },
             run: Run {

@@ -7,6 +7,7 @@ mod export;
 pub mod figures;
 mod file;
 pub mod findings;
+mod handover;
 pub mod lab;
 mod page;
 mod paths;
@@ -17,7 +18,7 @@ mod story;
 use crate::engine::evidence::Evidence;
 
 pub use export::{Format, document, export};
-pub use file::write;
+pub use file::{refused, write};
 pub use paths::Paths;
 pub use place::{Rows, place};
 pub use story::{Outcome, Story};
@@ -35,6 +36,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         charts::confirmations(&story),
         charts::screening(&story),
         charts::lab(&story),
+        sections::clients(&story),
         sections::settings(&story),
         sections::not_saved(&story),
         sections::notices(&evidence),

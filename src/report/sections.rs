@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use crate::chart::{Align, Table};
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    change, confirmed_words, fate, moment, rate, refusal_words, settings_words, shell_command, span,
+    CLIENTS_TITLES, change, clients_cells, confirmed_words, fate, moment, rate, refusal_words,
+    settings_words, shell_command, span,
 };
 use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
@@ -91,6 +92,21 @@ pub(super) fn settings(story: &Story) -> String {
     }
     let caption = format!("Profile {}, confirmed exactly as it is", profile.id);
     section("Why these settings", &caption, &table(&rows))
+}
+
+/// What several clients got from one server.
+pub(super) fn clients(story: &Story) -> String {
+    let Outcome::Compared(document) = &story.result else {
+        return String::new();
+    };
+    let Some(live) = document.live.as_ref().filter(|l| !l.clients.is_empty()) else {
+        return String::new();
+    };
+    let mut rows = Table::new(&CLIENTS_TITLES.map(|title| (title, Align::Right)));
+    for row in &live.clients {
+        rows.row(clients_cells(row));
+    }
+    section("Several clients", &live.requests(), &table(&rows))
 }
 
 /// Everything screened, finalists that were not saved, and what was not tried.

@@ -228,7 +228,7 @@ fn outcome(evidence: &Evidence) -> Outcome {
         (SessionState::Failed, _) => failed(),
         (SessionState::Done, SessionKind::Tune) => TuneDocument::deserialize(&end.result)
             .map_or_else(|_| failed(), |document| Outcome::Tuned(Box::new(document))),
-        (SessionState::Done, SessionKind::Ab | SessionKind::Plan) => {
+        (SessionState::Done, SessionKind::Ab | SessionKind::Plan | SessionKind::ServeCheck) => {
             AbDocument::deserialize(&end.result).map_or_else(
                 |_| failed(),
                 |document| Outcome::Compared(Box::new(document)),

@@ -24,6 +24,7 @@ fn planned() -> PlannedRun {
         repetitions: 3,
         early_stop: None,
         log_buffers: false,
+        clients: 1,
         purpose: "baseline 1 of 3".to_owned(),
     }
 }

@@ -292,6 +292,7 @@ fn planned(stage: Phase, settings: Settings) -> PlannedRun {
         repetitions: REPETITIONS,
         early_stop: None,
         log_buffers: false,
+        clients: 1,
         purpose: "measured".to_owned(),
     }
 }

@@ -54,6 +54,7 @@ pub fn planned(stage: Stage, settings: Settings) -> PlannedRun {
         early_stop: None,
         log_buffers: true,
         purpose: "it's graphics-queue=on".to_owned(),
+        clients: 1,
     }
 }
 

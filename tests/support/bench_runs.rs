@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flux::domain::types::{
-    Failure, FailureClass, Launch, Run, RunOutcome, RunRequest, TestSamples, TestSpec, Timestamp,
+    Bytes, Failure, FailureClass, Launch, LiveAsk, Run, RunOutcome, RunRequest, TestSamples,
+    TestSpec, Timestamp,
 };
 use flux::ports::{CancelToken, Clock, Runner as _};
 use flux::runtime::bench::BenchRunner;
@@ -26,7 +27,7 @@ pub const MARK: &str = "FAKE_MARK";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The machine's monotonic clock.
-pub struct RealClock(Instant);
+pub struct RealClock(pub Instant);
 
 impl Clock for RealClock {
     fn now(&self) -> Timestamp {
@@ -54,6 +55,12 @@ pub fn request(fake: &FakeRuntime) -> RunRequest {
         time_limit_secs: 60.0,
         early_stop: None,
         log_buffers: false,
+        live: LiveAsk {
+            seed: 1,
+            is_text: true,
+            clients: 1,
+            model_bytes: Bytes(1),
+        },
     }
 }
 

@@ -130,6 +130,34 @@ pub enum Act {
     SleepMs(u64),
     /// Warns and uses the CPU.
     NoGpu,
+    /// What only the server does.
+    Server(ServerAct),
+}
+
+/// What goes wrong in the simulated llama-server; in its answers, from the second on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerAct {
+    LoadsSlowly,
+    HangsLoading,
+    /// It has this model.
+    Model(String),
+    /// It loses its device in the middle of an answer.
+    Dies,
+    /// It closes the connection in the middle of an answer.
+    HangsUp,
+    /// It sends no JSON in the middle of an answer.
+    Babbles,
+    /// Its answers are web pages.
+    Garbage,
+    /// It never answers.
+    Stalls,
+    Refuses,
+    /// After an answer it has another model.
+    Switches,
+    OneToken,
+    /// It takes prompts from its cache, asked for or not.
+    Caches,
 }
 
 /// What this process was asked, for conditions.

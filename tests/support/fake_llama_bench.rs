@@ -10,17 +10,16 @@
 
 #[path = "fake_config.rs"]
 mod fake_config;
-#[path = "scripted_http.rs"]
-mod scripted_http;
+#[path = "fake_llama_server.rs"]
+mod fake_llama_server;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use fake_config::{Act, Config, Situation};
-use scripted_http::times;
 use serde_json::{Map, Value, json};
 
 const BENCH_HELP: &str = include_str!("fake_bench_help.txt");
@@ -92,30 +91,27 @@ fn main() -> ExitCode {
         Some("-h" | "--help") if is_server => print!("{SERVER_HELP}"),
         Some("-h" | "--help") => print!("usage: {} [options]\n\n{BENCH_HELP}", exe.display()),
         Some("--list-devices") => config.list_devices(),
-        _ if is_server => serve(&args),
+        _ if is_server => {
+            let fields = server_fields(&config, &args);
+            return fake_llama_server::serve(&dir, config, fields, &args);
+        }
         _ => return bench(&dir, &config, &args),
     }
     ExitCode::SUCCESS
 }
 
-/// Says that it is ready, for ever.
-fn serve(args: &[String]) {
-    let value = |flag: &str| {
-        let at = args.iter().rposition(|a| a == flag);
-        at.and_then(|at| args.get(at + 1)).cloned()
-    };
-    let port = value("--port").and_then(|port| port.parse().ok());
-    let models = json!({"data": [{"id": "a", "owned_by": "llamacpp"}]});
-    let props = json!({ "model_path": value("-m") });
-    let answers = BTreeMap::from([
-        ("/health", times(1, 200, "{}")),
-        ("/props", times(1, 200, &props.to_string())),
-        ("/v1/models", times(1, 200, &models.to_string())),
-    ]);
-    scripted_http::serve(port.unwrap_or(8080), answers);
-    loop {
-        std::thread::park();
+/// Record fields as llama-server's arguments set them, for conditions; it knows more arguments than these.
+fn server_fields(config: &Config, args: &[String]) -> Map<String, Value> {
+    let mut fields = config.default_fields();
+    for pair in args.windows(2) {
+        let known = FLAGS
+            .iter()
+            .find(|(names, _)| names.contains(&pair[0].as_str()));
+        if let Some((_, field)) = known {
+            fields.insert((*field).to_owned(), typed(field, &pair[1]));
+        }
     }
+    fields
 }
 
 fn bench(dir: &Path, config: &Config, args: &[String]) -> ExitCode {

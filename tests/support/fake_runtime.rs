@@ -38,6 +38,7 @@ impl FakeRuntime {
     }
 
     /// The runtime's folder.
+    #[allow(dead_code, reason = "not every test file needs it")]
     pub fn dir(&self) -> &Path {
         &self.program_dir
     }

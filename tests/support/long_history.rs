@@ -135,6 +135,7 @@ fn write_run(
         repetitions: samples / 2,
         early_stop: None,
         log_buffers: false,
+        clients: 1,
         purpose: "ubatch=1024".to_owned(),
     };
     let planned = serde_json::to_string(&planned).unwrap();

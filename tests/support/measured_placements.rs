@@ -41,6 +41,7 @@ pub fn store_sweep(ports: &Ports, model: &Path) {
             repetitions: 3,
             early_stop: None,
             log_buffers: false,
+            clients: 1,
             purpose: "measured".to_owned(),
         };
         let run = Run {

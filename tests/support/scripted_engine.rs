@@ -25,7 +25,7 @@ use flux::ports::{
 };
 use flux::probe::FixtureProbe;
 use flux::runtime::bench::BenchRunner;
-use flux::runtime::server::LlamaServers;
+use flux::runtime::server::{LlamaServers, ServerRunner};
 use flux::store::{Access, SqliteStore};
 
 use super::flux_cli::Bed;
@@ -363,6 +363,7 @@ impl Desk {
                 asked: AtomicU32::new(0),
                 valid: AtomicU32::new(0),
             }),
+            live: Arc::new(ServerRunner::new(Arc::new(RealClock(Instant::now())))),
             servers: Arc::new(LlamaServers),
             models: Arc::new(GgufModels),
             store: store.clone(),

@@ -5,6 +5,7 @@ mod compare;
 mod desktop;
 mod doctor;
 mod history;
+mod import;
 mod lab;
 mod models;
 mod monitor;
@@ -15,6 +16,7 @@ mod report;
 mod run;
 mod runtime;
 mod scan;
+mod serve_check;
 mod tune;
 
 use super::args::{Action, Cli};
@@ -41,9 +43,11 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Plan(args) => plan::run(args, &place, output),
         Action::Ab(args) => ab::run(args, &place, output),
         Action::Run(args) => run::run(args, &place, output),
+        Action::ServeCheck(args) => serve_check::run(args, &place, output),
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
+        Action::Import(args) => import::run(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
         Action::Monitor(args) => monitor::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),

@@ -1,7 +1,9 @@
 //! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
 use crate::cli::output::notice_line;
-use crate::domain::text::{capitalised, change, clean, count, rate, settings_words, span};
+use crate::domain::text::{
+    capitalised, change, clean, count, quantity, rate, settings_words, span,
+};
 use crate::domain::types::{PlannedRun, Settings};
 use crate::engine::message::{CandidateResult, EventKind, StageInfo};
 
@@ -62,7 +64,7 @@ impl State {
 
     /// The job counts runs; others count bytes or steps.
     pub fn measures(&self) -> bool {
-        matches!(self.job_kind.as_str(), "tune" | "ab")
+        matches!(self.job_kind.as_str(), "tune" | "ab" | "serve-check")
     }
 
     /// `Screening (stage 2 of 4)`; before the first stage, what kind of job it is.
@@ -204,7 +206,10 @@ fn run_line(
         Some(failure) => clean(failure),
         None => metrics
             .iter()
-            .map(|(test, value)| format!("{test} {}", rate(*value, None)))
+            .map(|(test, value)| match quantity(test, *value) {
+                (value, "t/s") => format!("{test} {}", rate(value, None)),
+                (value, unit) => format!("{test} {} {unit}", rate(value, None)),
+            })
             .collect::<Vec<_>>()
             .join(", "),
     };
@@ -343,6 +348,7 @@ mod tests {
                 repetitions: 3,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: "graphics-queue=on\u{1b}[2J".to_owned(),
             }),
             metrics: BTreeMap::from([("tg128".to_owned(), 38.2)]),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::output::Style;
 use crate::domain::text::{
     Metric, capitalised, clean, count, effect, quantity, rate_decimals, spread, test_line,
+    time_change,
 };
 use crate::domain::types::Comparison;
 
@@ -18,6 +19,9 @@ pub fn metric(metric: &Metric, style: Style) -> String {
     let mut text = format!("{}: {}\n", style.heading(&title), effect(comparison));
     let _ = writeln!(text, "  {}", clean(&comparison.reason));
     text.push_str(&arms(&metric.label, comparison));
+    if let Some(time) = time_change(&metric.label, comparison) {
+        let _ = writeln!(text, "  The time itself: {time}");
+    }
     let rule = if metric.plain.is_some() {
         "Without the trend"
     } else {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize as _;
+
 use crate::cli::output::{Style, notice_line};
 use crate::domain::text::{
     clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
@@ -10,6 +12,7 @@ use crate::domain::text::{
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
+use crate::engine::report::LiveDocument;
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -32,6 +35,7 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
         }
     }
     text.push_str(&verdicts(&evidence.verdicts, style));
+    text.push_str(&clients(&evidence.session, style));
     if !evidence.notices.is_empty() {
         let _ = writeln!(text, "\n{}", style.heading("Notices"));
     }
@@ -161,6 +165,20 @@ fn against(verdict: &StoredVerdict) -> String {
     }
 }
 
+/// What several clients got, where that was measured.
+fn clients(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| &end.result);
+    let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
+    match live {
+        Some(live) if !live.clients.is_empty() => format!(
+            "\n{}\n{}",
+            style.heading(&format!("Several clients: {}", live.requests())),
+            super::tune::clients(&live.clients, style)
+        ),
+        _ => String::new(),
+    }
+}
+
 fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
     let mut text = String::new();
     for verdict in verdicts {
@@ -272,6 +290,7 @@ pub(crate) mod tests {
                 repetitions: 2,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: "x".to_owned(),
             },
             run: Run {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
-use crate::domain::search::BaselineSummary;
+use crate::domain::search::{BaselineSummary, ClientsRow};
 use crate::domain::text::{
-    change, clean, confirmed_words, fate, rate, settings_phrase, settings_words, shell_command,
+    CLIENTS_TITLES, change, clean, clients_cells, confirmed_words, fate, rate, settings_phrase,
+    settings_words, shell_command,
 };
 use crate::engine::report::{
     AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
@@ -79,9 +80,22 @@ pub fn ab_result(document: &AbDocument, context: Context) -> String {
             style,
         ),
         evidence(document.confirmation.as_ref(), style),
+        clients(document.clients(), style),
         overhead(document.overhead.as_ref(), style),
         every_sample(document.session, context),
     ])
+}
+
+/// What several clients got, as a table.
+pub fn clients(rows: &[ClientsRow], style: Style) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&CLIENTS_TITLES.map(|title| (title, Align::Right)));
+    for row in rows {
+        table.row(clients_cells(row));
+    }
+    table.render(2, style)
 }
 
 fn joined<const N: usize>(sections: [String; N]) -> String {

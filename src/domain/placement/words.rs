@@ -5,6 +5,9 @@ use std::fmt;
 use super::assignment::{ContextParams, HostTensors, Placement};
 use super::layout::TensorClass;
 
+/// Name of the placement among settings; its value is in these words, or [`FIT`].
+pub const SETTING: &str = "placement";
+
 /// llama.cpp's own fitting instead of a placement of ours: `fit`, or `fit=MIB` with the device memory it must leave free.
 pub const FIT: &str = "fit";
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::server::MIN_GENERATED;
 use crate::domain::stats::{MAX_PROCESSES, RunCost};
 use crate::domain::types::{
     Failure, Goal, PlannedRun, RequestShape, Settings, Side, Stage, TestSamples, Verdict,
@@ -55,6 +56,26 @@ impl AbPlan {
         let tests = workload(prompt, generated, depth, long);
         Ok(Self {
             objective: Objective::new(goal, RequestShape::default(), tests)?,
+            a,
+            b,
+            repetitions: None,
+            processes: None,
+        })
+    }
+
+    /// A comparison through a live server, by requests of this shape.
+    ///
+    /// # Errors
+    /// A zero, or fewer generated tokens than a rate needs.
+    pub fn live(
+        goal: Goal,
+        a: Settings,
+        b: Settings,
+        request: RequestShape,
+    ) -> Result<Self, PlanError> {
+        check_live(request)?;
+        Ok(Self {
+            objective: Objective::live(goal, request),
             a,
             b,
             repetitions: None,
@@ -119,6 +140,19 @@ impl AbPlan {
             repetition_secs,
         };
         Ok(Size::plan(&scores, cost, None, self.repetitions))
+    }
+}
+
+/// Can live requests of this shape be measured?
+pub(super) fn check_live(request: RequestShape) -> Result<(), PlanError> {
+    match request {
+        RequestShape {
+            prompt_tokens: 0, ..
+        } => Err(PlanError::Zero("the prompt length")),
+        RequestShape {
+            generated_tokens, ..
+        } if generated_tokens < MIN_GENERATED => Err(PlanError::TooFewGenerated(generated_tokens)),
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::domain::types::{
     Bytes, Comparison, Failure, PlannedRun, Settings, Side, Stage, TestSamples, Verdict,
 };
 
-use super::goal::{Objective, mean_rate};
+use super::goal::{ENERGY, Objective, mean_rate};
 use super::schedule::interleaved;
 use super::session::{Known, Session, plain_run, probe_if_lost};
 
@@ -262,10 +262,15 @@ impl Arms<'_> {
         };
         let primary = objective.primary();
         let mut metrics: BTreeMap<String, MetricJudgement> = objective
-            .tests()
-            .iter()
-            .map(|t| (t.to_string(), judged(&|samples| mean_rate(samples, *t))))
+            .metrics()
+            .into_iter()
+            .map(|(label, test, unit)| (label, judged(&|samples| mean_rate(samples, test) / unit)))
             .collect();
+        let tells_energy = |(_, samples): &(f64, &[TestSamples])| objective.has_energy(samples);
+        if objective.is_live() && valid.iter().flatten().all(tells_energy) {
+            let per_joule = judged(&|samples| objective.tokens_per_joule(samples));
+            metrics.insert(ENERGY.to_owned(), per_joule);
+        }
         let of_goal = judged(&|samples| objective.run_score(samples));
         let mut verdict = of_goal.confirmed.verdict;
         let mut reason = of_goal.confirmed.reason.clone();

@@ -14,7 +14,17 @@ pub struct Objective {
     tests: Vec<TestSpec>,
     primary_prompt: TestSpec,
     generation: TestSpec,
+    /// Every run is requests to a live server, and each request gives all tests.
+    #[serde(default)]
+    live: bool,
 }
+
+/// Label of the time to the first token of a live request; its rate is first tokens per second.
+pub const FIRST_TOKEN: &str = "first token";
+/// Label of a whole request; its rate is requests per second.
+pub const REQUEST: &str = "request";
+/// Label of tokens generated per joule of the device.
+pub const ENERGY: &str = "energy";
 
 impl Objective {
     /// A goal judged by `tests`.
@@ -40,7 +50,51 @@ impl Objective {
             primary_prompt: *primary_prompt.ok_or(PlanError::Zero("the prompt length"))?,
             generation: *generation.ok_or(PlanError::Zero("the number of generated tokens"))?,
             tests,
+            live: false,
         })
+    }
+
+    /// A goal judged by live requests of this shape: the server's own prefill and decode rates, the first token and the
+    /// whole request by the client's clock.
+    pub fn live(goal: Goal, request: RequestShape) -> Self {
+        let RequestShape {
+            prompt_tokens: prompt,
+            generated_tokens: generated,
+        } = request;
+        let mixed = |n_gen| TestSpec {
+            n_gen,
+            ..TestSpec::prompt(prompt)
+        };
+        let generation = TestSpec::generation(generated).at_depth(prompt);
+        Self {
+            goal,
+            request,
+            tests: vec![
+                TestSpec::prompt(prompt),
+                mixed(1),
+                generation,
+                mixed(generated),
+            ],
+            primary_prompt: mixed(1),
+            generation,
+            live: true,
+        }
+    }
+
+    /// Are its runs requests to a live server?
+    pub const fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Every metric that is judged: its label, its test, and the tokens of one unit of its rate: 1 for tokens per second, a
+    /// whole test's for a request or a first token.
+    pub fn metrics(&self) -> Vec<(String, TestSpec, f64)> {
+        let of = |test: &TestSpec| match (self.live, test.n_prompt, test.n_gen) {
+            (true, 1.., 1) => (FIRST_TOKEN.to_owned(), *test, f64::from(test.tokens())),
+            (true, 1.., 2..) => (REQUEST.to_owned(), *test, f64::from(test.tokens())),
+            _ => (test.to_string(), *test, 1.0),
+        };
+        self.tests.iter().map(of).collect()
     }
 
     /// The goal.
@@ -57,10 +111,11 @@ impl Objective {
     /// joule of the device).
     pub fn primary(&self) -> String {
         match self.goal {
-            Goal::Request => "request".to_owned(),
+            Goal::Request => REQUEST.to_owned(),
+            Goal::Prompt if self.live => FIRST_TOKEN.to_owned(),
             Goal::Prompt => self.primary_prompt.to_string(),
             Goal::Generation => self.generation.to_string(),
-            Goal::Energy => "energy".to_owned(),
+            Goal::Energy => ENERGY.to_owned(),
         }
     }
 
@@ -90,6 +145,15 @@ impl Objective {
     /// `1 / (prompt_tokens / pp + generated_tokens / tg)`, requests per second.
     fn speed(&self, rate: impl Fn(TestSpec) -> f64) -> f64 {
         match self.goal {
+            Goal::Request | Goal::Prompt if self.live => {
+                let label = self.primary();
+                let metrics = self.metrics().into_iter();
+                metrics
+                    .filter(|(l, ..)| *l == label)
+                    .map(|(_, test, unit)| rate(test) / unit)
+                    .next_back()
+                    .unwrap_or(f64::NAN)
+            }
             Goal::Request => {
                 let prompt = f64::from(self.request.prompt_tokens) / rate(self.primary_prompt);
                 let generation = f64::from(self.request.generated_tokens) / rate(self.generation);
@@ -103,8 +167,7 @@ impl Objective {
     /// The primary metric of one run, from its mean rates.
     pub fn run_score(&self, samples: &[TestSamples]) -> f64 {
         if self.needs_energy() {
-            let all = self.per_joule(samples);
-            return all.iter().sum::<f64>() / all.len() as f64;
+            return self.tokens_per_joule(samples);
         }
         self.speed(|test| mean_rate(samples, test))
     }
@@ -123,6 +186,12 @@ impl Objective {
                 })
             })
             .collect()
+    }
+
+    /// Tokens generated per joule of the device, the mean over a run's repetitions; NaN where it is not known of all.
+    pub fn tokens_per_joule(&self, samples: &[TestSamples]) -> f64 {
+        let all = self.per_joule(samples);
+        all.iter().sum::<f64>() / all.len() as f64
     }
 
     /// Tokens generated per joule of the device, of every repetition; empty where it is not known of all.

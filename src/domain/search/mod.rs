@@ -5,6 +5,7 @@
 
 pub mod ab;
 mod baseline;
+pub mod clients;
 pub mod confirmation;
 mod drop_one;
 mod finalists;
@@ -25,10 +26,11 @@ pub mod tuner;
 
 pub use ab::{Ab, AbOutcome, AbPlan};
 pub use baseline::HOPELESS_RATIO;
+pub use clients::{ClientsOutcome, ClientsPlan, ClientsRow, MAX_CLIENTS};
 pub use confirmation::{
     Confirmation, ConfirmationRun, MemoryUse, MetricJudgement, Rejection, Size,
 };
-pub use goal::Objective;
+pub use goal::{ENERGY, FIRST_TOKEN, Objective, REQUEST};
 pub use launch::{SettingsError, Tool};
 pub use offer::{
     Capabilities, Offer, OfferRules, OfferedDimension, OfferedValue, Refusal, UnknownDimension,

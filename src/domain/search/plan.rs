@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::server::MIN_GENERATED;
 use crate::domain::types::{Bytes, Goal, RequestShape, Settings, TestSpec};
 
 use super::goal::Objective;
@@ -83,6 +84,9 @@ pub enum PlanError {
     /// A number that must be positive is zero.
     #[error("{0} must be at least 1")]
     Zero(&'static str),
+    /// A decode rate of so few tokens means nothing (case C09).
+    #[error("{0} generated tokens give no decode rate: ask for at least {MIN_GENERATED}")]
+    TooFewGenerated(u32),
 }
 
 /// Everything the search needs; stored whole with its session.

@@ -283,6 +283,7 @@ pub(super) fn plain_run(
         repetitions,
         early_stop: None,
         log_buffers: false,
+        clients: 1,
         purpose: purpose.into(),
     }
 }

@@ -176,7 +176,7 @@ impl<M: Method> Driver<M> {
 
 /// Is a stored run the one asked for? Its early-stop limits follow from the runs before it.
 fn same_run(wanted: &PlannedRun, stored: &PlannedRun) -> bool {
-    let key = |p: &PlannedRun| (p.stage, p.side, p.repetitions, p.log_buffers);
+    let key = |p: &PlannedRun| (p.stage, p.side, p.repetitions, p.log_buffers, p.clients);
     key(wanted) == key(stored)
         && wanted.settings == stored.settings
         && wanted.purpose == stored.purpose

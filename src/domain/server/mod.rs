@@ -1,7 +1,11 @@
-//! What a llama-server is judged to be from outside: its state (case C07), who answers on its port (case C08) and which
-//! of its timings are samples (case C09). Design section 7.
+//! What a llama-server is judged to be from outside: its state (case C07), who answers on its port (case C08), what
+//! it is asked and answers, and which of its timings are samples (case C09). Design section 7.
 
+mod completion;
+mod events;
 mod identity;
+mod live;
+mod text;
 mod timings;
 
 use std::time::Duration;
@@ -9,7 +13,14 @@ use std::time::Duration;
 use super::time_limit::{COMPILE_SECS, LOAD_BYTES_PER_SEC};
 use super::types::Bytes;
 
+pub use completion::{
+    AnswerReader, ChatMessage, Completion, CompletionRequest, Prompt, Sampling, TokenLogprob,
+    TokenProbs, refused, unreadable,
+};
+pub use events::Events;
 pub use identity::{another_program, identify};
+pub use live::{LiveRequest, SHORT_PROMPT, evidence, requests};
+pub use text::{exact_text, seed_of, token_prompt};
 pub use timings::{MIN_GENERATED, MIN_MS, Timed, Timings};
 
 /// What one HTTP request met.

@@ -29,6 +29,10 @@ pub struct Timings {
     pub predicted_n: Option<u32>,
     /// From the first generated token to the last, milliseconds.
     pub predicted_ms: Option<f64>,
+    /// Tokens drafted; absent without speculation.
+    pub draft_n: Option<u32>,
+    /// Drafted tokens that were accepted.
+    pub draft_n_accepted: Option<u32>,
 }
 
 /// Tokens over a time: a valid sample.
@@ -61,6 +65,8 @@ impl Timings {
             prompt_ms: ms("prompt_ms"),
             predicted_n: count("predicted_n"),
             predicted_ms: ms("predicted_ms"),
+            draft_n: count("draft_n"),
+            draft_n_accepted: count("draft_n_accepted"),
         }
     }
 
@@ -70,6 +76,15 @@ impl Timings {
     /// `prompt served from cache`, another prompt length than sent, or no positive finite time. Without `cache_n` the
     /// length alone tells: `prompt_n` counts only what was processed.
     pub fn prefill(&self, tokenised: u32) -> Result<Timed, Failure> {
+        let tokens = self.computed(tokenised)?;
+        timed(tokens, self.prompt_ms, "prompt_ms")
+    }
+
+    /// Tokens of the prompt that were computed: all of them, whatever their time.
+    ///
+    /// # Errors
+    /// As [`Timings::prefill`], but for the time.
+    pub fn computed(&self, tokenised: u32) -> Result<u32, Failure> {
         let tokens = self.prompt_n.ok_or_else(|| missing("prompt_n"))?;
         if let Some(cached) = self.cache_n.filter(|n| *n > 0) {
             return Err(Failure::new(
@@ -85,7 +100,7 @@ impl Timings {
                 "prompt tokens were processed",
             ));
         }
-        timed(tokens, self.prompt_ms, "prompt_ms")
+        Ok(tokens)
     }
 
     /// The decode sample of a request for `n_predict` tokens. The server's clock starts with the first token, which the

@@ -3,18 +3,13 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST};
 use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
 
 use super::{capitalised, change_with_interval};
 
 /// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
 const SMALLEST_P: f64 = 1e-4;
-
-/// Label of the request goal's metric; its rate is requests per second, shown as seconds per request.
-const REQUEST: &str = "request";
-
-/// Label of the energy goal's metric, tokens generated per joule of the device.
-const ENERGY: &str = "energy";
 
 /// One metric of a judgement.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,13 +59,28 @@ pub fn verdict_of(comparison: &Comparison) -> String {
     format!("{verdict}: {}", effect(comparison))
 }
 
-/// A rate in the unit people read: tokens per second, seconds per request, or tokens per joule.
+/// A rate in the unit people read: tokens per second, seconds per request, milliseconds to the first
+/// token, or tokens per joule.
 pub fn quantity(label: &str, rate: f64) -> (f64, &'static str) {
     match label {
         REQUEST => (1.0 / rate, "s/request"),
+        FIRST_TOKEN => (1e3 / rate, "ms"),
         ENERGY => (rate, "t/J"),
         _ => (rate, "t/s"),
     }
+}
+
+/// How the time itself changed, where the rate is that of a request or a first token: what takes 1/1.08 of the time is 8 %
+/// faster and saves 7.4 %.
+pub fn time_change(label: &str, comparison: &Comparison) -> Option<String> {
+    let time = |rate_pct: f64| 100.0 * (1.0 / (1.0 + rate_pct / 100.0) - 1.0);
+    let is_time = [REQUEST, FIRST_TOKEN].contains(&label) && comparison.change_pct.is_finite();
+    is_time.then(|| {
+        let interval = comparison
+            .ci95_pct
+            .map(|[low, high]| [time(high), time(low)]);
+        change_with_interval(time(comparison.change_pct), interval)
+    })
 }
 
 /// The spread of an arm's runs.

@@ -2,6 +2,7 @@
 //! settings, comparisons and results in sentences.
 
 mod bandwidth;
+mod clients;
 mod comparison;
 mod history;
 mod lab;
@@ -13,9 +14,12 @@ mod telemetry;
 use crate::domain::types::Timestamp;
 
 pub use bandwidth::{bandwidth_words, path_words, streaming_words};
+pub use clients::{CLIENTS_TITLES, clients_cells};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
-pub use comparison::{Metric, effect, metrics_of, quantity, spread, test_line, verdict_of};
+pub use comparison::{
+    Metric, effect, metrics_of, quantity, spread, test_line, time_change, verdict_of,
+};
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;
 pub use result::{
@@ -23,8 +27,9 @@ pub use result::{
     verdict_title,
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
-pub use shell::shell_command;
-pub use telemetry::{energy_line, reading_words, sensor_lines};
+pub use shell::{Shell, native_command, shell_command};
+pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
+pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
 pub fn clean(text: &str) -> String {

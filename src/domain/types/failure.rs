@@ -52,6 +52,14 @@ pub enum FailureClass {
     TooFewTokens,
     /// The prompt was not computed but remembered (case C09).
     PromptFromCache,
+    /// llama-server did not take a request.
+    RequestRefused,
+    /// An answer that is none of llama-server's.
+    AnswerUnreadable,
+    /// An answer that ended before its end.
+    AnswerBroken,
+    /// Every drafted token was accepted: an old answer said again (paper section 6).
+    AnswerReplayed,
     /// The energy goal was asked for and no sensor told of it.
     NoEnergy,
 }
@@ -83,6 +91,10 @@ impl FailureClass {
             Self::AnotherServer => "wrong server",
             Self::TooFewTokens => "too few tokens",
             Self::PromptFromCache => "prompt served from cache",
+            Self::RequestRefused => "request refused",
+            Self::AnswerUnreadable => "unreadable answer",
+            Self::AnswerBroken => "answer broken off",
+            Self::AnswerReplayed => "answer replayed",
             Self::NoEnergy => "no energy reading",
         }
     }
@@ -115,6 +127,12 @@ impl FailureClass {
             Self::AnotherServer => "end the other program, or try again on another port",
             Self::TooFewTokens => "generate at least 32 tokens, with the end token ignored",
             Self::PromptFromCache => "send prompts with the cache off, or a new one each time",
+            Self::RequestRefused => "read what llama-server said; a longer context may be needed",
+            Self::AnswerUnreadable => {
+                "this is not llama-server as Flux knows it: choose another build"
+            }
+            Self::AnswerBroken => "read the last lines of the server's log; try again",
+            Self::AnswerReplayed => "ask something new each time, with nothing kept from before",
             Self::NoEnergy => "see with `flux doctor` why the power sensor is silent",
         }
     }

@@ -25,6 +25,8 @@ pub enum Stage {
     DropOne,
     /// Interleaved A-B-B-A.
     Confirmation,
+    /// Several clients at once.
+    Clients,
 }
 
 impl Stage {
@@ -37,6 +39,7 @@ impl Stage {
             Self::Pairs => "pairs",
             Self::DropOne => "drop-one check",
             Self::Confirmation => "confirmation",
+            Self::Clients => "several clients",
         }
     }
 }
@@ -74,6 +77,31 @@ pub struct PlannedRun {
     pub log_buffers: bool,
     /// Why this run, in a few words for people: `graphics-queue=on`, `baseline 2 of 4`.
     pub purpose: String,
+    /// Clients that ask a live server at the same time, where it is not one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub clients: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
+/// What requests to a live server are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveAsk {
+    /// Seed of the prompts: no two runs share one.
+    pub seed: u64,
+    /// Prompts are text, written out by the model's chat template; without a tokenizer they are tokens.
+    pub is_text: bool,
+    /// Clients that ask at the same time.
+    pub clients: u32,
+    /// Bytes of all the model's parts: how long loading may take.
+    pub model_bytes: Bytes,
 }
 
 /// Everything a runner needs to start one process.
@@ -99,6 +127,8 @@ pub struct RunRequest {
     pub early_stop: Option<EarlyStop>,
     /// Ask for the buffer lines of the log.
     pub log_buffers: bool,
+    /// How it is measured through llama-server; unused by llama-bench.
+    pub live: LiveAsk,
 }
 
 /// A moment inside a run, for progress.

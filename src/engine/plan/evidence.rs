@@ -83,7 +83,10 @@ pub(super) fn stored(
         }
         for head in ports.store.run_heads(line.id)? {
             let only_placed = head.planned.settings.0.keys().all(|k| k == PLACEMENT);
-            if let (RunOutcome::Valid { tests }, true) = (head.outcome, only_placed) {
+            if let (RunOutcome::Valid { tests }, true) = (head.outcome, only_placed)
+                // A live server's context and buffers are others than llama-bench's.
+                && tests.iter().all(|t| t.record["source"] != "llama-server")
+            {
                 found.push(StoredTests {
                     tests,
                     buffers: head.buffers,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::search::{
-    BaselineSummary, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
+    BaselineSummary, ClientsRow, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
 };
 use crate::domain::text::{self, Metric};
 use crate::domain::types::{
@@ -250,7 +250,38 @@ pub struct ArmDocument {
     pub runtime: String,
 }
 
-/// What `flux ab --json` prints.
+/// What was asked of live servers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveDocument {
+    /// Tokens of each prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of each answer.
+    pub generated_tokens: u32,
+    /// Prompts were text, through the model's chat template; else tokens.
+    pub chat_template: bool,
+    /// The profile checked.
+    pub profile: Option<i64>,
+    /// What several clients got, where that was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientsRow>,
+}
+
+impl LiveDocument {
+    /// `prompts of 1,496 tokens, answers of 128, through the chat template`.
+    pub fn requests(&self) -> String {
+        let (prompt, answer) = (self.prompt_tokens.into(), self.generated_tokens.into());
+        let how = if self.chat_template {
+            "through the chat template"
+        } else {
+            "as plain tokens"
+        };
+        let (prompt, answer) = (text::grouped(prompt), text::grouped(answer));
+        format!("prompts of {prompt} tokens, new each time, and answers of {answer}, {how}")
+    }
+}
+
+/// What `flux ab --json` prints, and `flux serve-check --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AbDocument {
@@ -279,6 +310,9 @@ pub struct AbDocument {
     /// What the benchmark of a plan chose: the settings to use from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Settings>,
+    /// What was asked of live servers, where it was measured through them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveDocument>,
     /// Notices.
     pub notices: Vec<Notice>,
     /// Where the time went.
@@ -286,6 +320,11 @@ pub struct AbDocument {
 }
 
 impl AbDocument {
+    /// What several clients got, where that was measured.
+    pub fn clients(&self) -> &[ClientsRow] {
+        self.live.as_ref().map_or(&[], |live| &live.clients)
+    }
+
     /// The goal's comparison.
     pub fn comparison(&self) -> Option<&Comparison> {
         self.confirmation.as_ref()?.primary(&self.primary)
@@ -293,6 +332,14 @@ impl AbDocument {
 
     /// The result in one sentence: `ubatch=1024 against stock: +3.1 % (95 % CI +2.8 to +3.4), 8 + 8 runs`.
     pub fn sentence(&self) -> String {
+        if let [first, .., last] | [first @ last] = self.clients() {
+            let rate = |row: &ClientsRow| text::rate(row.total.mean, row.total.cv_pct);
+            let few = text::count(first.clients.into(), "client");
+            let (a, b) = (rate(first), rate(last));
+            let many = last.clients;
+            let words = format!("{}: {few} {a} t/s in all, {many} {b} t/s", self.b.arm);
+            return text::clean(&words);
+        }
         let subject = format!("{} against {}", self.b.arm, self.a.arm);
         match self.comparison() {
             Some(comparison) => text::verdict_sentence(&subject, comparison),
@@ -302,7 +349,12 @@ impl AbDocument {
 
     /// What stands under the sentence: verdict and reason.
     pub fn judgement(&self) -> String {
-        text::judged(self.verdict, &self.reason, None)
+        let judged = || text::judged(self.verdict, &self.reason, None);
+        match &self.live {
+            None => judged(),
+            Some(live) if !live.clients.is_empty() => text::capitalised(&live.requests()),
+            Some(live) => format!("{} · {}", judged(), live.requests()),
+        }
     }
 }
 

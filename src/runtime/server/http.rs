@@ -31,7 +31,23 @@ impl Reply {
     }
 }
 
+/// What asks a server on loopback; every question ends within `limit`.
+pub(super) fn agent(limit: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(limit))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        // A proxy of the environment has no business on loopback.
+        .proxy(None)
+        // An idle connection may be one to a server that is gone.
+        .max_idle_connections(0)
+        .build();
+    ureq::Agent::new_with_config(config)
+}
+
 /// Asks one server.
+#[derive(Clone)]
 pub(super) struct Client {
     agent: ureq::Agent,
     port: u16,
@@ -39,18 +55,8 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(port: u16) -> Self {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER_LIMIT))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            // A proxy of the environment has no business on loopback.
-            .proxy(None)
-            // An idle connection may be one to a server that is gone.
-            .max_idle_connections(0)
-            .build();
         Self {
-            agent: ureq::Agent::new_with_config(config),
+            agent: agent(ANSWER_LIMIT),
             port,
         }
     }

@@ -1,15 +1,17 @@
 //! A live llama-server of Flux's own (design section 7; cases C07, C08): on a loopback port that Flux chose, handed out
 //! only when it is ready and known to be the one that was started, ended and reaped with its handle.
 
+mod client;
 mod http;
 mod port;
+mod runner;
 
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::domain::server::{
     Answer, Child, Observation, ServerState, another_program, identify, load_limit,
 };
-use crate::domain::types::{Bytes, Failure, FailureClass, Launch, Runtime};
+use crate::domain::types::{Bytes, Failure, FailureClass, Launch, RawOutput, Runtime};
 use crate::ports::{CancelMode, CancelToken};
 
 use super::failure::classify;
@@ -27,6 +29,7 @@ use super::process::{self, Ended, Event, Flow, Spec};
 use http::Client;
 
 pub use port::LlamaServers;
+pub use runner::ServerRunner;
 
 /// Pause between two looks at a starting server.
 const POLL: Duration = Duration::from_millis(50);
@@ -78,6 +81,9 @@ pub struct Server {
     port: u16,
     process: ServerProcess,
     load_time: Duration,
+    model: String,
+    /// Its command; filled in when it has ended.
+    raw: RawOutput,
 }
 
 impl Server {
@@ -110,7 +116,13 @@ impl Server {
         progress: &mut dyn FnMut(&ServerState),
     ) -> Result<Self, StartError> {
         let begun = Instant::now();
-        let process = ServerProcess::spawn(spec(request, port)?)?;
+        let spec = spec(request, port)?;
+        let raw = RawOutput {
+            argv: spec.argv(),
+            env: spec.env.clone(),
+            ..RawOutput::default()
+        };
+        let process = ServerProcess::spawn(spec)?;
         let waiting = Waiting {
             client: Client::new(port),
             model: request.model.to_string_lossy().into_owned(),
@@ -123,9 +135,11 @@ impl Server {
                 port,
                 process,
                 load_time: begun.elapsed(),
+                model: waiting.model,
+                raw,
             }),
             Err(Unready::Cancelled) => Err(StartError::Cancelled),
-            Err(Unready::Ended(ended)) => Err(failed_start(*ended, port)),
+            Err(Unready::Ended) => Err(failed_start(process.end(), port)),
             Err(Unready::Unusable(failure)) => Err(StartError::Failed {
                 failure,
                 last_lines: process.end().map(|e| last_lines(&e)).unwrap_or_default(),
@@ -192,7 +206,7 @@ fn free_port() -> io::Result<u16> {
 enum Unready {
     Cancelled,
     /// The process could not be started, or ended.
-    Ended(Box<io::Result<Ended>>),
+    Ended,
     /// The process may live, but is of no use.
     Unusable(Failure),
 }
@@ -224,7 +238,7 @@ impl Waiting {
             let models = self.client.get("/v1/models");
             // Looked at last: answers count only from a server that outlived them.
             let ended = process.wait(POLL);
-            let child = ended.as_ref().map_or(Child::Alive, exited);
+            let child = ended.map_or(Child::Alive, exited);
             let seen = Observation {
                 child,
                 health: health.answer,
@@ -239,8 +253,8 @@ impl Waiting {
                     .map_err(Unready::Unusable)?;
             }
             progress(&state);
-            if let Some(ended) = ended {
-                return Err(Unready::Ended(Box::new(ended)));
+            if ended.is_some() {
+                return Err(Unready::Ended);
             }
             match state {
                 ServerState::Ready => return Ok(()),
@@ -304,6 +318,8 @@ struct ServerProcess {
     stop: CancelToken,
     pid: Arc<AtomicU32>,
     ended: Receiver<io::Result<Ended>>,
+    /// Taken from `ended` by the first who asked.
+    seen: OnceLock<io::Result<Ended>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -321,26 +337,35 @@ impl ServerProcess {
             stop,
             pid,
             ended,
+            seen: OnceLock::new(),
             thread: Some(thread),
         })
     }
 
     fn is_alive(&self) -> bool {
-        self.ended.is_empty() && self.thread.as_ref().is_some_and(|t| !t.is_finished())
+        self.ended.is_empty()
+            && self.seen.get().is_none()
+            && self.thread.as_ref().is_some_and(|t| !t.is_finished())
     }
 
     /// How it ended, when it does within `limit`.
-    fn wait(&self, limit: Duration) -> Option<io::Result<Ended>> {
-        match self.ended.recv_timeout(limit) {
-            Ok(ended) => Some(ended),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Err(gone())),
+    fn wait(&self, limit: Duration) -> Option<&io::Result<Ended>> {
+        if self.seen.get().is_none() {
+            let ended = match self.ended.recv_timeout(limit) {
+                Ok(ended) => ended,
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            };
+            // Another client may have seen it first.
+            let _ = self.seen.set(ended);
         }
+        self.seen.get()
     }
 
-    fn end(self) -> io::Result<Ended> {
+    fn end(mut self) -> io::Result<Ended> {
         self.stop.cancel(CancelMode::Now);
-        self.ended.recv().unwrap_or_else(|_| Err(gone()))
+        let seen = self.seen.take();
+        seen.unwrap_or_else(|| self.ended.recv().unwrap_or_else(|_| Err(gone())))
     }
 }
 

@@ -180,7 +180,7 @@ impl JobView {
 
     /// It starts llama-bench.
     pub fn measures(&self) -> bool {
-        matches!(self.kind.as_str(), "tune" | "ab")
+        matches!(self.kind.as_str(), "tune" | "ab" | "serve-check")
     }
 
     /// Why this job failed, if it is of this kind and did.

@@ -237,6 +237,7 @@ impl Session<'_, '_> {
             repetitions: REPETITIONS,
             early_stop: None,
             log_buffers: true,
+            clients: 1,
             purpose: purpose.to_owned(),
         };
         let run = self
@@ -390,6 +391,7 @@ impl Session<'_, '_> {
             verdict: bench.verdict,
             reason: bench.reason.clone(),
             chosen: Some(bench.settings.clone()),
+            live: None,
             notices: Vec::new(),
             overhead: Some(overhead),
         }

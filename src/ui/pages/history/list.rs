@@ -43,6 +43,7 @@ pub fn filters(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         (Some(SessionKind::Ab), "ab".to_owned()),
         (Some(SessionKind::Plan), "plan".to_owned()),
         (Some(SessionKind::Lab), "lab".to_owned()),
+        (Some(SessionKind::ServeCheck), "serve-check".to_owned()),
     ];
     select(ui, "Kind", &mut filter.kind, &kinds);
     let ended = |state| Some(Standing::Ended(state));

@@ -147,6 +147,7 @@ mod tests {
                 repetitions: 1,
                 early_stop: None,
                 log_buffers: false,
+                clients: 1,
                 purpose: String::new(),
             },
             metrics: BTreeMap::new(),

@@ -1,0 +1,48 @@
+//! `flux serve-check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::domain::search::MAX_CLIENTS;
+use crate::engine::serve_check::{GENERATED, PROMPT};
+
+use super::{GoalArg, MAX_COUNT};
+
+/// `flux serve-check`.
+#[derive(Debug, Args)]
+pub struct ServeCheck {
+    /// Model file
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Settings to check instead of the stored profile: "flash-attn=on ubatch=1024"
+    #[arg(long, value_name = "SETTINGS")]
+    pub settings: Option<String>,
+    /// llama.cpp build: its name or folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub runtime: Option<String>,
+    /// Device: the build's own name for it (Vulkan0) or a PCI address
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Which profile, and what the verdict is of: decode rate, time to first token, whole request, tokens per joule
+    #[arg(long, value_enum)]
+    pub goal: Option<GoalArg>,
+    /// Tokens of each prompt, chat template included; every prompt is a new text
+    #[arg(long, value_name = "N", default_value_t = PROMPT, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub prompt_tokens: u32,
+    /// Tokens of each answer, at least 32
+    #[arg(long, value_name = "N", default_value_t = GENERATED, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub gen_tokens: u32,
+    /// Requests to each server, instead of the planned number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
+    pub reps: Option<u32>,
+    /// Servers per arm, instead of the planned number; fewer than 3 cannot be judged
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=MAX_COUNT))]
+    pub processes: Option<u32>,
+    /// Measure so many clients at the same time instead of comparing with stock
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
+    pub clients: Vec<u32>,
+    /// Check a profile that was measured on another fingerprint
+    #[arg(long)]
+    pub stale_ok: bool,
+}

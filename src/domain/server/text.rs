@@ -1,0 +1,231 @@
+//! Prompts that no cache knows: text of a seed's own, cut to an exact number of the model's tokens.
+
+/// Words of the text: common ones, which most tokenizers know as one token each.
+const WORDS: &[&str] = &[
+    "river",
+    "stone",
+    "garden",
+    "winter",
+    "letter",
+    "market",
+    "engine",
+    "window",
+    "teacher",
+    "island",
+    "forest",
+    "bridge",
+    "silver",
+    "morning",
+    "harbor",
+    "mountain",
+    "kitchen",
+    "doctor",
+    "village",
+    "ocean",
+    "paper",
+    "music",
+    "train",
+    "road",
+    "city",
+    "farmer",
+    "castle",
+    "summer",
+    "shadow",
+    "horse",
+    "table",
+    "story",
+    "bread",
+    "light",
+    "child",
+    "friend",
+    "machine",
+    "planet",
+    "wood",
+    "glass",
+    "tower",
+    "field",
+    "street",
+    "night",
+    "water",
+    "fire",
+    "wind",
+    "song",
+    "travels",
+    "builds",
+    "finds",
+    "keeps",
+    "opens",
+    "carries",
+    "follows",
+    "remembers",
+    "paints",
+    "sells",
+    "breaks",
+    "watches",
+    "old",
+    "new",
+    "quiet",
+    "bright",
+    "small",
+    "long",
+    "cold",
+    "green",
+    "heavy",
+    "early",
+    "the",
+    "a",
+    "of",
+    "near",
+    "under",
+    "with",
+    "before",
+    "behind",
+    "and",
+    "to",
+];
+/// What a prompt is filled up with to the last token.
+const FILLERS: &[&str] = &[" a", " the", ".", " 1"];
+/// What a user asks for.
+const ASK: &str = "Go on with this story:";
+
+/// Steele, Lea and Flood's generator (`SplitMix64`, OOPSLA 2014): the same text for the same seed, everywhere.
+#[derive(Debug, Clone)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    /// A generator of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A seed made of others: of a session, a run, a request.
+pub fn seed_of(parts: &[u64]) -> u64 {
+    parts
+        .iter()
+        .fold(0x666c_7578, |seed, part| Seeded::new(seed ^ *part).next())
+}
+
+/// So many words of a seed's text, after what a user asks for. Its own number comes first, so that no two texts share more
+/// than the words of the template before them.
+fn text(seed: u64, words: u32) -> String {
+    let mut random = Seeded::new(seed);
+    let mut text = format!("{:06x}. {ASK}", random.next() >> 40);
+    for at in 0..words {
+        text.push(' ');
+        let word = WORDS[(random.next() % WORDS.len() as u64) as usize];
+        text.push_str(word);
+        if at % 12 == 11 {
+            text.push('.');
+        }
+    }
+    text
+}
+
+/// A text of this seed that `count` finds exactly `target` tokens in, its template included; `None` where the template alone
+/// is longer, or no filler fits this tokenizer.
+///
+/// # Errors
+/// As `count`.
+pub fn exact_text<E>(
+    seed: u64,
+    target: u32,
+    count: &mut dyn FnMut(&str) -> Result<u32, E>,
+) -> Result<Option<String>, E> {
+    if count(&text(seed, 0))? > target {
+        return Ok(None);
+    }
+    // Every word is a token at least.
+    let (mut fits, mut too_many) = (0, target + 1);
+    while too_many - fits > 1 {
+        let words = fits + (too_many - fits) / 2;
+        if count(&text(seed, words))? <= target {
+            fits = words;
+        } else {
+            too_many = words;
+        }
+    }
+    let most = text(seed, fits);
+    let missing = (target - count(&most)?) as usize;
+    for filler in FILLERS {
+        for times in missing.saturating_sub(1)..=missing + 1 {
+            let filled = format!("{most}{}", filler.repeat(times));
+            if count(&filled)? == target {
+                return Ok(Some(filled));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A prompt of a seed for a model without a tokenizer: ids that every vocabulary has, none of them a special one.
+pub fn token_prompt(seed: u64, target: u32) -> Vec<u32> {
+    /// The first ids are the unknown, the start and the end token.
+    const FIRST: u64 = 3;
+    /// Every vocabulary has the bytes.
+    const IDS: u64 = 200;
+    let mut random = Seeded::new(seed);
+    (0..target)
+        .map(|_| (FIRST + random.next() % IDS) as u32)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        // First outputs for seed 1234567 (Rosetta Code, SplitMix64).
+        let mut random = Seeded::new(1_234_567);
+        let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        assert_eq!(
+            first,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
+    fn texts_have_exactly_the_tokens_asked_for_and_nothing_in_common() {
+        // A tokenizer of pieces of four letters: words are one to three tokens.
+        let pieces = |text: &str| -> u32 {
+            text.split_whitespace()
+                .map(|w| w.len().div_ceil(4) as u32)
+                .sum()
+        };
+        let mut count = |text: &str| Ok::<u32, ()>(7 + pieces(text));
+        for target in [40, 41, 42, 99, 1496] {
+            let made = exact_text(3, target, &mut count).unwrap().unwrap();
+            assert_eq!(count(&made), Ok(target));
+        }
+        assert_eq!(
+            exact_text(3, 10, &mut count),
+            Ok(None),
+            "the template alone is longer"
+        );
+        let starts: std::collections::BTreeSet<String> = (0..1000)
+            .map(|seed| text(seed_of(&[1, seed]), 4)[..6].to_owned())
+            .collect();
+        assert!(starts.len() > 995, "{}", starts.len());
+        assert_ne!(token_prompt(1, 40), token_prompt(2, 40));
+        assert_eq!(token_prompt(1, 40).len(), 40);
+    }
+
+    #[test]
+    fn a_count_that_fails_ends_it() {
+        assert_eq!(exact_text(1, 50, &mut |_| Err("gone")), Err("gone"));
+    }
+}

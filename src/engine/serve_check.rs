@@ -1,0 +1,351 @@
+//! `flux serve-check`: the profile against stock through live llama-servers (design section 7, paper section 4.1), or what
+//! several clients get from one.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::search::{AbPlan, ClientsPlan, Driver, Method};
+use crate::domain::types::{Goal, Profile, RequestShape, Settings, Verdict};
+use crate::ports::{Notice, NoticeLevel, SessionKind};
+
+use super::Ports;
+use super::announce::{notice_of, stage_infos};
+use super::job::{Ended, JobContext};
+use super::measure::Bench;
+use super::message::{JobError, USAGE};
+use super::prepare::Workplace;
+use super::report::{self, AbDocument, ArmDocument, LiveDocument, ModelDocument, Overhead};
+use super::run::{self, Access, RunRequest};
+use super::tune::{begin, close, config_of};
+
+/// Tokens of a prompt unless asked otherwise: those of the paper's requests (section 4.1).
+pub const PROMPT: u32 = 1496;
+/// Tokens of an answer unless asked otherwise: llama-bench's own.
+pub const GENERATED: u32 = 128;
+
+/// What `flux serve-check` is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServeCheckRequest {
+    /// Model file.
+    pub model: PathBuf,
+    /// Runtime name or folder; `None` takes the profile's, else the best known.
+    pub runtime: Option<String>,
+    /// Device; `None` takes the profile's.
+    pub device: Option<String>,
+    /// Goal whose metric is the primary one; `None` takes the profile's.
+    pub goal: Option<Goal>,
+    /// Settings instead of a stored profile's.
+    pub settings: Option<String>,
+    /// Take a profile that was measured on another fingerprint.
+    pub stale_ok: bool,
+    /// Tokens of each prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of each answer.
+    pub generated_tokens: u32,
+    /// Requests to each server, instead of the planned number.
+    pub repetitions: Option<u32>,
+    /// Servers per arm, instead of the planned number.
+    pub processes: Option<u32>,
+    /// Numbers of clients to measure instead of comparing two arms.
+    pub clients: Vec<u32>,
+}
+
+impl ServeCheckRequest {
+    /// The stored profile of a model against stock, as the paper asked.
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            runtime: None,
+            device: None,
+            goal: None,
+            settings: None,
+            stale_ok: false,
+            prompt_tokens: PROMPT,
+            generated_tokens: GENERATED,
+            repetitions: None,
+            processes: None,
+            clients: Vec::new(),
+        }
+    }
+
+    const fn shape(&self) -> RequestShape {
+        RequestShape {
+            prompt_tokens: self.prompt_tokens,
+            generated_tokens: self.generated_tokens,
+        }
+    }
+}
+
+/// What is stored of a check.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct ServeCheckConfig<P> {
+    request: ServeCheckRequest,
+    plan: P,
+    /// The profile that was checked.
+    profile: Option<i64>,
+    /// Digest of what the settings mean.
+    space: String,
+}
+
+/// What is checked, and where.
+struct Checked {
+    place: Workplace,
+    settings: Settings,
+    profile: Option<Profile>,
+    goal: Goal,
+    notices: Vec<Notice>,
+}
+
+impl Checked {
+    fn name(&self) -> String {
+        match &self.profile {
+            Some(profile) => format!("profile {}", profile.id),
+            None => self.settings.to_string(),
+        }
+    }
+}
+
+/// Checks a profile or settings through live servers.
+///
+/// # Errors
+/// No profile and no settings, no llama-server, an arm that does not run, no store; cancelled.
+pub fn perform(
+    request: &ServeCheckRequest,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let _measuring = ports.store.begin_measuring()?;
+    let checked = checked(request, ports)?;
+    let usage = |e: crate::domain::search::PlanError| JobError::new(USAGE, e.to_string());
+    if request.clients.is_empty() {
+        let (a, b) = (Settings::stock(), checked.settings.clone());
+        let mut plan = AbPlan::live(checked.goal, a, b, request.shape()).map_err(usage)?;
+        plan.repetitions = request.repetitions;
+        plan.processes = request.processes;
+        let session = session(request, &checked, &plan, ports)?;
+        compare(request, &checked, &plan, session, ports, context)
+    } else {
+        let clients = request.clients.clone();
+        let (repetitions, processes) = (request.repetitions, request.processes);
+        let settings = checked.settings.clone();
+        let shape = request.shape();
+        let plan =
+            ClientsPlan::new(settings, shape, clients, repetitions, processes).map_err(usage)?;
+        let session = session(request, &checked, &plan, ports)?;
+        together(request, &checked, &plan, session, ports, context)
+    }
+}
+
+/// The settings named, else the stored profile; several clients can be measured without either.
+fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobError> {
+    let (mut profile, mut notices) = (None, Vec::new());
+    let mut named = None;
+    if let Some(text) = &request.settings {
+        let parsed = ports.space.current().parse_settings(text);
+        named = Some(parsed.map_err(|e| JobError::new(USAGE, e.to_string()))?);
+    } else {
+        let asked = RunRequest {
+            model: request.model.clone(),
+            runtime: request.runtime.clone(),
+            goal: request.goal,
+            stale_ok: request.stale_ok,
+            extra: Vec::new(),
+            access: Access::default(),
+        };
+        let choice = run::choose(&asked, ports)?;
+        notices = choice.notices;
+        profile = choice.profile;
+    }
+    if profile.is_none() && named.is_none() && request.clients.is_empty() {
+        return Err(JobError::new(
+            "no-profile",
+            "this model has no profile on this machine that could be checked against stock",
+        )
+        .hint("find one with `flux tune`, or name settings with --settings \"flash-attn=on\""));
+    }
+    let measured = profile
+        .as_ref()
+        .map(|p| ports.store.session(p.session))
+        .transpose()?
+        .flatten();
+    let on = measured
+        .as_ref()
+        .and_then(|s| config_of(s).ok())
+        .and_then(|c| c.request.device);
+    let by = measured.map(|s| s.begun.runtime.dir.display().to_string());
+    let runtime = request.runtime.clone().or(by);
+    let device = request.device.clone().or(on);
+    let place = Workplace::read(
+        &request.model,
+        runtime.as_deref(),
+        device.as_deref(),
+        None,
+        ports,
+    )?;
+    if place.runtime.server.is_none() {
+        let headline = format!("runtime {} has no llama-server", place.runtime.name);
+        return Err(JobError::new("no-server", headline).hint("choose another with --runtime"));
+    }
+    if !place.model.tokenizer {
+        notices.push(Notice {
+            level: NoticeLevel::Warning,
+            code: "no-tokenizer".to_owned(),
+            text: "the model has no tokenizer: prompts are random tokens, without a chat template"
+                .to_owned(),
+        });
+    }
+    let goal = request.goal.or(profile.as_ref().map(|p| p.goal));
+    Ok(Checked {
+        settings: named
+            .or(profile.as_ref().map(|p| p.settings.clone()))
+            .unwrap_or_default(),
+        place,
+        profile,
+        goal: goal.unwrap_or(Goal::Generation),
+        notices,
+    })
+}
+
+fn session<P: Serialize>(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    plan: &P,
+    ports: &Ports,
+) -> Result<i64, Ended> {
+    let place = &checked.place;
+    let of_space = super::settings::of_space(&checked.settings);
+    let space = place
+        .space
+        .digest(of_space.0.iter().map(|(d, v)| (&**d, &**v)));
+    let config = super::install::to_json(&ServeCheckConfig {
+        request: request.clone(),
+        plan,
+        profile: checked.profile.as_ref().map(|p| p.id),
+        space: space.map_err(|e| JobError::new(USAGE, e.to_string()))?,
+    })?;
+    begin(place, SessionKind::ServeCheck, checked.goal, config, ports)
+}
+
+/// Tells what there is to tell, and makes the runs of a method.
+fn drive<M: Method + Clone>(
+    bench: &mut Bench<'_>,
+    plan: &M,
+    checked: &Checked,
+    context: &mut JobContext,
+) -> Result<M::Outcome, Ended> {
+    let mut driver: Driver<M> = bench.resume(plan.clone())?;
+    let primary = bench.objective.primary();
+    context.started(
+        "serve-check",
+        Some(bench.session),
+        stage_infos(&driver),
+        Some(primary),
+    );
+    bench.tell(&checked.notices, context)?;
+    bench.tell_conditions(context)?;
+    bench.drive(&mut driver, context)
+}
+
+fn compare(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    plan: &AbPlan,
+    session: i64,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let begun = ports.clock.elapsed();
+    let mut bench = Bench::new(ports, &checked.place, &plan.objective, session);
+    let compared = drive::<AbPlan>(&mut bench, plan, checked, context).and_then(|outcome| {
+        if let Some(failure) = &outcome.failure {
+            let error = JobError::new("arm-failed", outcome.reason.clone());
+            return Err(error.hint(failure.class.advice()).into());
+        }
+        bench.tell_reason(outcome.verdict, context)?;
+        Ok(outcome)
+    });
+    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
+    let ended = compared.and_then(|outcome| {
+        let mut document = document(request, checked, session, overhead);
+        document.primary = plan.objective.primary();
+        document.confirmation = outcome
+            .confirmation
+            .as_ref()
+            .map(report::confirmation_document);
+        document.verdict = outcome.verdict;
+        document.reason.clone_from(&outcome.reason);
+        document
+            .notices
+            .extend(outcome.notices.iter().map(notice_of));
+        Ok((super::install::to_json(&document)?, outcome.verdict))
+    });
+    close(ports, session, ended)
+}
+
+fn together(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    plan: &ClientsPlan,
+    session: i64,
+    ports: &Ports,
+    context: &mut JobContext,
+) -> Result<serde_json::Value, Ended> {
+    let begun = ports.clock.elapsed();
+    let mut bench = Bench::new(ports, &checked.place, &plan.objective, session);
+    let measured = drive::<ClientsPlan>(&mut bench, plan, checked, context);
+    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
+    let ended = measured.and_then(|outcome| {
+        if let Some((failure, reason)) = outcome.failure {
+            let error = JobError::new("arm-failed", reason);
+            return Err(error.hint(failure.class.advice()).into());
+        }
+        let mut document = document(request, checked, session, overhead);
+        document.primary = plan.objective.primary();
+        if let Some(live) = &mut document.live {
+            live.clients = outcome.rows;
+        }
+        document
+            .notices
+            .extend(outcome.notices.iter().map(notice_of));
+        Ok((super::install::to_json(&document)?, None::<Verdict>))
+    });
+    close(ports, session, ended)
+}
+
+fn document(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    session: i64,
+    overhead: Overhead,
+) -> AbDocument {
+    let place = &checked.place;
+    let arm = |named: String, settings: &Settings| ArmDocument {
+        arm: named,
+        settings: settings.clone(),
+        runtime: place.runtime.name.clone(),
+    };
+    AbDocument {
+        schema: report::SCHEMA,
+        session: Some(session),
+        fingerprint: place.fingerprint.hash.clone(),
+        model: ModelDocument {
+            name: place.model.name.clone(),
+            path: place.model.path.clone(),
+            digest: Some(place.model.digest.clone()),
+        },
+        goal: Some(checked.goal),
+        a: arm("stock".to_owned(), &Settings::stock()),
+        b: arm(checked.name(), &checked.settings),
+        live: Some(LiveDocument {
+            prompt_tokens: request.prompt_tokens,
+            generated_tokens: request.generated_tokens,
+            chat_template: place.model.tokenizer,
+            profile: checked.profile.as_ref().map(|p| p.id),
+            clients: Vec::new(),
+        }),
+        notices: checked.notices.clone(),
+        overhead: Some(overhead),
+        ..AbDocument::default()
+    }
+}

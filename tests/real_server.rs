@@ -1,0 +1,260 @@
+//! The live-server check on a real llama-server with the real Gemma 3 270M (`.ci/test` brings both; where the package
+//! registry does not deliver the model, a synthetic one stands in), and the artefact that varied prompts are there for.
+#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use assert_cmd::Command;
+use flux::domain::server::{ChatMessage, CompletionRequest, LiveRequest, Prompt, exact_text};
+use flux::domain::types::{Bytes, FailureClass, Launch, Runtime, TestSpec};
+use flux::ports::{CancelToken, LiveServer, ServerStart, Servers as _};
+use flux::runtime::server::LlamaServers;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One build is enough here: `real_runtime` goes through all.
+fn build() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-runtimes");
+    let mut builds: Vec<PathBuf> = std::fs::read_dir(&root)
+        .map(|dir| dir.map(|e| e.unwrap().path()).collect())
+        .unwrap_or_default();
+    builds.sort();
+    builds.pop().unwrap_or_else(|| {
+        panic!(
+            "no llama.cpp in {}: run `.ci/test` once, it brings one",
+            root.display()
+        )
+    })
+}
+
+fn json(data: &TempDir, arguments: &[&str]) -> Value {
+    let mut flux = Command::cargo_bin("flux").unwrap();
+    flux.arg("--data-dir")
+        .arg(data.path())
+        .arg("--json")
+        .args(arguments);
+    serde_json::from_slice(&flux.assert().success().get_output().stdout).unwrap()
+}
+
+fn model(data: &TempDir) -> PathBuf {
+    let gemma =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-models/gemma-3-270m-q4_k_m.gguf");
+    if gemma.exists() {
+        return gemma;
+    }
+    let made = data.path().join("tiny.gguf");
+    let mut flux = Command::cargo_bin("flux").unwrap();
+    flux.args(["model", "synth", "tiny", "-o"])
+        .arg(&made)
+        .assert()
+        .success();
+    made
+}
+
+fn start(data: &TempDir, extra: &[&str]) -> Box<dyn LiveServer> {
+    let added = json(data, &["runtime", "add", &build().display().to_string()]);
+    let runtime: Runtime = serde_json::from_value(added["runtime"].clone()).unwrap();
+    let path = model(data);
+    let request = ServerStart {
+        runtime,
+        model_bytes: Bytes(path.metadata().unwrap().len()),
+        model: path,
+        launch: Launch::default(),
+        extra: ["-dev", "none", "-c", "1024", "-np", "1"]
+            .iter()
+            .chain(extra)
+            .map(ToString::to_string)
+            .collect(),
+    };
+    LlamaServers
+        .start(&request, &CancelToken::new(), &mut |_| {})
+        .unwrap()
+}
+
+/// Requests of this shape are what a naive check and Flux's own look at.
+const ASKED: u32 = 256;
+const ANSWER: u32 = 32;
+
+fn ask() -> LiveRequest {
+    let first = TestSpec {
+        n_gen: 1,
+        ..TestSpec::prompt(ASKED)
+    };
+    LiveRequest {
+        prompt: ASKED,
+        generated: ANSWER,
+        tests: vec![first, TestSpec::generation(ANSWER).at_depth(ASKED)],
+    }
+}
+
+/// A text of so many tokens that only this seed has.
+fn prompt(server: &dyn LiveServer, seed: u64) -> Prompt {
+    let (client, cancel) = (server.client(), CancelToken::new());
+    let made = exact_text(seed, ASKED, &mut |text| {
+        let whole = client.apply_template(&[ChatMessage::user(text)], &cancel)?;
+        Ok::<u32, flux::ports::RequestError>(client.tokenize(&whole, &cancel)?.len() as u32)
+    });
+    Prompt::Chat(vec![ChatMessage::user(made.unwrap().unwrap())])
+}
+
+/// The paper's artefact (section 6): the same request each round, with the server's cache on, gives a gain beyond 100 % to
+/// settings that are the very same. Flux takes none of it for a sample.
+#[test]
+fn the_same_request_each_round_gives_a_huge_gain_that_is_none_and_is_caught() {
+    let data = TempDir::new().unwrap();
+    let server = start(&data, &[]);
+    let (client, cancel) = (server.client(), CancelToken::new());
+    let answer = |prompt: Prompt, cache_prompt: bool| {
+        let asked = CompletionRequest {
+            cache_prompt,
+            ..CompletionRequest::new(prompt, ANSWER, 1)
+        };
+        client
+            .complete(&asked, Duration::from_mins(2), &cancel, &mut || {})
+            .unwrap()
+    };
+    let mean = |secs: &[f64]| secs.iter().sum::<f64>() / secs.len() as f64;
+    let mut honest = Vec::new();
+    for seed in 1..=2 {
+        let got = answer(prompt(server.as_ref(), seed), false);
+        assert_eq!(
+            (got.timings.cache_n, got.timings.prompt_n),
+            (Some(0), Some(ASKED)),
+            "exactly as long as asked"
+        );
+        let samples = ask().samples(&got).unwrap();
+        honest.push(samples[0] as f64 / 1e9);
+    }
+    let same = prompt(server.as_ref(), 9);
+    answer(same.clone(), true);
+    let mut naive = Vec::new();
+    for _ in 0..2 {
+        let got = answer(same.clone(), true);
+        naive.push(got.first_token.unwrap().as_secs_f64());
+        let refused = ask().samples(&got).unwrap_err();
+        assert_eq!(refused.class, FailureClass::PromptFromCache, "{refused}");
+    }
+    let gain_pct = 100.0 * (mean(&honest) / mean(&naive) - 1.0);
+    println!(
+        "first token: {:.0} ms, the same again {:.0} ms: an apparent gain of {gain_pct:.0} %",
+        1e3 * mean(&honest),
+        1e3 * mean(&naive)
+    );
+    assert!(gain_pct > 100.0, "{gain_pct}");
+}
+
+#[test]
+fn a_check_of_one_setting_counts_only_whole_new_prompts() {
+    let data = TempDir::new().unwrap();
+    let (build, model) = (
+        build().display().to_string(),
+        model(&data).display().to_string(),
+    );
+    let found = json(
+        &data,
+        &[
+            "serve-check",
+            "-m",
+            &model,
+            "--runtime",
+            &build,
+            "--device",
+            "cpu",
+            "--settings",
+            "poll=0",
+            "--prompt-tokens",
+            "64",
+            "--gen-tokens",
+            "32",
+            "--reps",
+            "1",
+            "--processes",
+            "3",
+        ],
+    );
+    let verdict = found["verdict"].as_str().unwrap();
+    assert!(["improved", "regressed", "unchanged", "inconclusive"].contains(&verdict));
+    assert_eq!(found["live"]["chat_template"], true);
+    let exported = json(&data, &["export", &found["session"].to_string()]);
+    let runs = exported["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 8, "two warm-ups, three servers per arm");
+    let mut answered = 0;
+    for run in runs {
+        assert_eq!(run["run"]["outcome"]["state"], "valid", "{run}");
+        for request in run["run"]["outcome"]["tests"][0]["record"]["requests"]
+            .as_array()
+            .unwrap()
+        {
+            assert_eq!(
+                (
+                    &request["cache_n"],
+                    &request["prompt_n"],
+                    &request["predicted_n"]
+                ),
+                (&0.into(), &64.into(), &32.into())
+            );
+            let first = request["first_token_ms"].as_f64().unwrap();
+            // The client waits for all that the server computes, and for the way.
+            assert!(first >= request["prompt_ms"].as_f64().unwrap(), "{request}");
+            assert!(first < request["request_ms"].as_f64().unwrap(), "{request}");
+            answered += 1;
+        }
+    }
+    assert_eq!(answered, 8);
+    assert!(
+        runs[0]["run"]["buffers"]
+            .as_array()
+            .is_some_and(|b| !b.is_empty()),
+        "a warm-up tells its memory"
+    );
+}
+
+#[test]
+fn two_clients_are_answered_by_one_server() {
+    let data = TempDir::new().unwrap();
+    let (build, model) = (
+        build().display().to_string(),
+        model(&data).display().to_string(),
+    );
+    let found = json(
+        &data,
+        &[
+            "serve-check",
+            "-m",
+            &model,
+            "--runtime",
+            &build,
+            "--device",
+            "cpu",
+            "--settings",
+            "stock",
+            "--clients",
+            "2",
+            "--prompt-tokens",
+            "48",
+            "--gen-tokens",
+            "32",
+            "--reps",
+            "1",
+            "--processes",
+            "3",
+        ],
+    );
+    let rows = found["live"]["clients"].as_array().unwrap();
+    for (row, clients) in rows.iter().zip([2]) {
+        assert_eq!(row["clients"], clients);
+        assert_eq!(
+            (
+                &row["total"]["n"],
+                row["failures"].as_array().unwrap().len()
+            ),
+            (&3.into(), 0),
+            "{row}"
+        );
+        assert!(
+            row["each"]["mean"].as_f64().unwrap() > 0.0
+                && row["first_token_ms"]["mean"].as_f64().unwrap() > 0.0
+        );
+    }
+}
