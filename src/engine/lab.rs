@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::doctor::{Facts, MemoryBus};
 use crate::domain::fingerprint::fingerprint;
 use crate::domain::lab::{Card, Kernel, LabEvent, LabReport, Outcome, QueueFindings};
 use crate::domain::placement::bandwidth::{Bandwidth, Path};
@@ -152,8 +153,10 @@ pub(super) fn perform(
         largest: asked.largest,
         ..LabRequest::default()
     };
+    let memories = memories(ports);
     let mut work = Work {
         asked,
+        memories,
         fingerprint: fingerprint(&machine, None),
         machine,
         ports,
@@ -170,6 +173,7 @@ pub(super) fn perform(
 
 struct Work<'a> {
     asked: &'a LabAsked,
+    memories: Vec<MemoryBus>,
     machine: Machine,
     fingerprint: Fingerprint,
     ports: &'a Ports,
@@ -180,7 +184,10 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn heard(&mut self, event: LabEvent, context: &mut JobContext) {
+    fn heard(&mut self, mut event: LabEvent, context: &mut JobContext) {
+        if let LabEvent::Card(card) = &mut event {
+            card.peak = card.peak.or_else(|| self.peak(&card.name));
+        }
         match &event {
             LabEvent::Card(card) => match self.begin(card) {
                 Ok(session) => {
@@ -203,6 +210,15 @@ impl Work<'_> {
             LabEvent::Kernel(_) | LabEvent::Dispatches(_) => {}
         }
         self.report.record(event);
+    }
+
+    /// Theoretical bandwidth of a card of this name; of several, one is like the other.
+    fn peak(&self, name: &str) -> Option<f64> {
+        let entries = self.machine.vulkan.entries.iter();
+        // A second card of the same name bears a number after it.
+        let mut same = entries.filter(|entry| name.starts_with(&entry.name));
+        let memory = same.find_map(|entry| self.memories.iter().find(|m| Some(m.pci) == entry.pci));
+        memory.map(MemoryBus::bytes_per_sec)
     }
 
     fn begin(&self, card: &Card) -> PortResult<i64> {
@@ -259,6 +275,17 @@ impl Work<'_> {
         measured?;
         Ok(result)
     }
+}
+
+/// Clocks and widths of the cards' memories, as far as their sensors' owners tell them.
+fn memories(ports: &Ports) -> Vec<MemoryBus> {
+    let mut facts = Facts::default();
+    for source in &mut ports.telemetry.sources() {
+        // A reading opens what is asked.
+        source.sample();
+        source.tell(&mut facts);
+    }
+    facts.memories
 }
 
 /// What stands in a lab's session for the build measured: Flux's own kernels.

@@ -248,7 +248,7 @@ fn too_slow(pace: Option<f64>, size: u64) -> Option<String> {
     let expected = pace? * size as f64;
     (expected > BUDGET).then(|| {
         format!(
-            "one dispatch would take about {:.0} ms: more than {:.0} ms would disturb a desktop",
+            "a dispatch would take about {:.0} ms, more than the {:.0} ms that leave a desktop in peace",
             expected * 1e3,
             BUDGET * 1e3
         )

@@ -224,7 +224,7 @@ pub fn cards(ui: &mut Ui, view: &View, chosen: &mut Chosen) {
     Card::new("What it found").show(ui, |ui| {
         label(ui, &figures.sentence);
         for notice in &figures.notices {
-            caption(ui, capitalised(notice));
+            caption(ui, notice);
         }
     });
     columns(
