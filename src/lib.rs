@@ -10,6 +10,8 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod gguf;
+pub mod lab;
+mod owner;
 pub mod ports;
 pub mod probe;
 pub mod report;

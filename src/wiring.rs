@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use crate::bandwidth::vulkan::InProcess;
 use crate::bandwidth::{Devices as _, DevicesReport, DevicesRequest, Meter};
 use crate::config::{SettingsFile, SpaceFile};
+use crate::domain::lab::LabEvent;
 use crate::domain::types::{Backend, Runtime, RuntimeDevice, Timestamp, VulkanReport};
 use crate::engine::Ports;
 use crate::gguf::GgufModels;
+use crate::lab;
 use crate::ports::{
-    BandwidthMeter, CancelToken, Clock, InstallProgress, MachineProbe, NewRuntime, Notice,
-    PortError, PortResult, Runtimes,
+    BandwidthMeter, CancelToken, Clock, InstallProgress, Lab, LabRequest, MachineProbe, NewRuntime,
+    Notice, PortError, PortResult, Runtimes,
 };
 use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
@@ -21,13 +23,13 @@ use crate::runtime::server::{LlamaServers, ServerRunner};
 use crate::store::SqliteStore;
 use crate::telemetry::Sensors;
 
-use vulkan_apart::{DevicesApart, VulkanApart};
+use vulkan_apart::{DevicesApart, LabApart, VulkanApart};
 
 pub use crate::store::Access;
 
 mod vulkan_apart;
 
-pub use vulkan_apart::{VULKAN_BANDWIDTH, VULKAN_REPORT};
+pub use vulkan_apart::{VULKAN_BANDWIDTH, VULKAN_LAB, VULKAN_REPORT};
 
 /// How to open.
 #[derive(Debug, Clone)]
@@ -88,6 +90,7 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         store: Arc::new(store),
         telemetry: Arc::new(Sensors::new(root, Arc::clone(&clock))),
         bandwidth: bandwidth_meter(options),
+        lab: kernel_lab(options),
         space: Arc::new(space),
         settings: Arc::new(SettingsFile::new(&data_dir)),
         clock,
@@ -114,6 +117,23 @@ pub fn vulkan_bandwidth(request: &str) -> PortResult<DevicesReport> {
     let request: DevicesRequest = serde_json::from_str(request)
         .map_err(|e| PortError::caused("this is no request of another Flux", &e))?;
     Ok(InProcess.measure(&request, &CancelToken::new()))
+}
+
+/// The kernel lab in this process; `tell` gets every event.
+///
+/// # Errors
+/// The request is none; as the lab's.
+pub fn vulkan_lab(request: &str, tell: &mut dyn FnMut(LabEvent)) -> PortResult<()> {
+    let request: LabRequest = serde_json::from_str(request)
+        .map_err(|e| PortError::caused("this is no request of another Flux", &e))?;
+    lab::InProcess.measure(&request, &CancelToken::new(), tell)
+}
+
+fn kernel_lab(options: &Options) -> Arc<dyn Lab> {
+    match &options.flux {
+        Some(flux) => Arc::new(LabApart::new(flux.clone())),
+        None => Arc::new(lab::InProcess),
+    }
 }
 
 fn bandwidth_meter(options: &Options) -> Arc<dyn BandwidthMeter> {

@@ -11,9 +11,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ports", &["domain", "ports"]),
     ("vulkan", &["vulkan"]),
     ("system_root", &["system_root"]),
+    ("owner", &["domain", "owner"]),
     (
         "probe",
-        &["domain", "ports", "vulkan", "system_root", "probe"],
+        &["domain", "ports", "vulkan", "system_root", "owner", "probe"],
     ),
     ("runtime", &["domain", "ports", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
@@ -24,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["domain", "ports", "system_root", "telemetry"],
     ),
     ("bandwidth", &["domain", "ports", "vulkan", "bandwidth"]),
+    ("lab", &["domain", "ports", "vulkan", "lab"]),
     ("engine", &["domain", "ports", "engine"]),
     (
         "wiring",
@@ -37,11 +39,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "telemetry",
             "bandwidth",
+            "lab",
             "engine",
             "wiring",
         ],
     ),
-    ("report", &["domain", "ports", "engine", "chart", "report"]),
+    (
+        "report",
+        &["domain", "ports", "engine", "chart", "owner", "report"],
+    ),
     (
         "ui",
         &["domain", "ports", "engine", "chart", "report", "ui"],

@@ -122,6 +122,9 @@ fn csv_goes_to_stdout_or_to_a_file_that_is_never_replaced_unasked() {
     let nowhere = bed.fake.scratch().join("none/readings.csv");
     let headline = refused(&monitor(&["--csv", nowhere.to_str().unwrap()]), 1);
     assert_eq!(headline, format!("cannot write {}", nowhere.display()));
+    let folder = bed.fake.scratch().to_str().unwrap().to_owned();
+    let headline = refused(&monitor(&["--csv", &folder]), 1);
+    assert_eq!(headline, format!("this is a folder: {folder}"));
 }
 
 #[test]

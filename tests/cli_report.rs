@@ -13,6 +13,7 @@ mod scripted_engine;
 use std::fs;
 use std::process::Command;
 
+use flux::domain::redact::Redaction;
 use flux::domain::types::FailureClass;
 use flux::engine::evidence::evidence;
 use flux::ports::CancelMode;
@@ -164,7 +165,7 @@ fn no_winner_is_a_report_too() {
 /// The report of a scripted session, however far it came.
 fn scripted(desk: &Desk) -> String {
     let evidence = evidence(1, &desk.ports).unwrap();
-    let page = html(&evidence, &Paths::Shortened { home: None }).unwrap();
+    let page = html(&evidence, &Paths::Shortened(Redaction::default())).unwrap();
     check(&page);
     page
 }
@@ -179,7 +180,7 @@ fn hostile_names_are_shown_and_do_nothing() {
     evidence.session.begun.model.name = "<script>alert(\"1\")</script>\u{202e}".to_owned();
     evidence.session.begun.runtime.name = "' onload='x\u{1b}[2J".to_owned();
     evidence.runs[0].run.raw.stderr = "</pre><img src=x>\u{0}\n/home/anna/a.gguf".to_owned();
-    let page = html(&evidence, &Paths::Shortened { home: None }).unwrap();
+    let page = html(&evidence, &Paths::Shortened(Redaction::default())).unwrap();
     check(&page);
     assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\\u{202e}"));
     assert!(page.contains("&#39; onload=&#39;x\\u{1b}[2J"), "{page}");

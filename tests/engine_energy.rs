@@ -16,8 +16,9 @@ use std::time::Instant;
 
 use flux::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId};
 use flux::domain::types::{EnergyMethod, Goal, RunOutcome, Verdict};
-use flux::engine::message::{Command, Outcome, TuneRequest};
-use flux::engine::report::TuneDocument;
+use flux::engine::message::{AbRequest, Command, Outcome, TuneRequest};
+use flux::engine::prepare::Workplace;
+use flux::engine::report::{AbDocument, TuneDocument};
 use flux::ports::{Store as _, Telemetry, TelemetrySource};
 use scripted_engine::{Answer, Desk, finished};
 
@@ -213,4 +214,103 @@ fn a_doubt_is_told_once_and_kept_with_its_run() {
     let doubted = runs.iter().filter_map(|r| r.run.telemetry.as_ref());
     // Our own process before may be what kept the processor busy before all others.
     assert_eq!(doubted.filter(|t| t.doubts.len() == 1).count(), 1);
+}
+
+#[test]
+fn of_several_devices_the_first_named_is_the_one_whose_sensors_count() {
+    let mut desk = Desk::new(|_| panic!("nothing is to run"));
+    desk.moves_to("hybrid-laptop");
+    desk.lists(&[
+        ("Vulkan0", "Intel(R) UHD Graphics"),
+        ("Vulkan1", "NVIDIA GeForce RTX 4080 Laptop GPU"),
+    ]);
+    let sensors_of = |device: Option<&str>| {
+        let place = Workplace::read(&desk.bed.model, None, device, None, &desk.ports);
+        place.unwrap().sensors()
+    };
+    let (intel, nvidia) = (Some("0000:00:02.0"), Some("0000:01:00.0"));
+    for (device, sensors) in [
+        (None, intel),
+        (Some("Vulkan1"), nvidia),
+        (Some("Vulkan1,Vulkan0"), nvidia),
+        (Some("Vulkan0,Vulkan1"), intel),
+        (Some("cpu"), None),
+    ] {
+        assert_eq!(sensors_of(device).as_deref(), sensors, "{device:?}");
+    }
+}
+
+/// A card that holds its clocks down throughout.
+struct HeldDown;
+
+impl TelemetrySource for HeldDown {
+    fn name(&self) -> &'static str {
+        "held-down"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        let series = SeriesId {
+            source: "0000:01:00.0".to_owned(),
+            metric: Metric::Throttled,
+        };
+        vec![(series, 1.0)]
+    }
+
+    fn at_boundary(&mut self) -> Vec<(SeriesId, f64)> {
+        self.sample()
+    }
+}
+
+impl Telemetry for HeldDown {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Self)]
+    }
+}
+
+/// Processes that differ by 20 % decide nothing: where the card held its clocks down, that is offered as the reason.
+#[test]
+fn clocks_held_down_are_offered_as_the_reason_of_a_spread() {
+    let told_with = |script: &str| {
+        let mut desk = Desk::running(&format!("{script}{}", bench_runs::CARD_TOML));
+        desk.lists(&[bench_runs::CARD]);
+        desk.moves_to("rx580-2048sp");
+        desk.ports.telemetry = Arc::new(HeldDown);
+        let (mut engine, events) = desk.engine();
+        let ab = AbRequest {
+            model: desk.bed.model.clone(),
+            a: "stock".to_owned(),
+            b: "flash-attn=on".to_owned(),
+            runtime: None,
+            device: None,
+            goal: Goal::Generation,
+            repetitions: None,
+            processes: Some(4),
+            prompt_tokens: None,
+            generated_tokens: None,
+            depth: 0,
+        };
+        let job = engine.submit(Command::Ab(ab)).unwrap();
+        let Outcome::Done { result } = finished(&events, job) else {
+            panic!("it failed")
+        };
+        let document: AbDocument = serde_json::from_value(result).unwrap();
+        let session = document.session.unwrap();
+        let notices = desk.store.notices(session).unwrap();
+        let reasons = notices.into_iter().filter(|n| n.code == "held-down");
+        // Of four processes an arm, and one each before that showed how long they take.
+        assert_eq!(desk.store.runs(session).unwrap().len(), 10);
+        (
+            document.verdict,
+            reasons.map(|n| n.text).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(
+        told_with(&SCRIPT.replace("process_sd = 0.01", "process_sd = 0.2")),
+        (
+            Some(Verdict::Inconclusive),
+            vec!["the GPU held its clocks down in 10 of 10 runs: that may be why".to_owned()]
+        )
+    );
+    // What is decided needs no excuse.
+    assert_eq!(told_with(SCRIPT), (Some(Verdict::Improved), Vec::new()));
 }

@@ -13,7 +13,7 @@ mod scripted_engine;
 use flux::domain::types::{FailureClass, Goal, Stage, Timestamp, Verdict};
 use flux::engine::message::{Command, Outcome, TuneRequest};
 use flux::engine::report::TuneDocument;
-use flux::engine::run::{RunPlan, RunRequest, prepare};
+use flux::engine::run::{Access, RunPlan, RunRequest, prepare};
 use flux::engine::tune::save_profile;
 use flux::ports::{Models as _, NoticeLevel, SessionEnd, SessionState, Store as _, SynthRequest};
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ fn request(desk: &Desk) -> RunRequest {
         goal: None,
         stale_ok: false,
         extra: Vec::new(),
+        access: Access::default(),
     }
 }
 
@@ -52,7 +53,7 @@ fn ended(desk: &Desk, command: Command) -> Value {
 /// Stock: only the server, the model, and what the user gave.
 fn is_stock(plan: &RunPlan) {
     assert_eq!(plan.argv[1], "--model");
-    assert_eq!(plan.argv.len(), 3);
+    assert_eq!(plan.argv[3..], ["--host", "127.0.0.1"]);
     assert!(plan.profile.is_none() && plan.env.is_empty() && plan.explanation.is_empty());
     assert_eq!(plan.notices[0].code, "no-profile");
 }
@@ -69,7 +70,13 @@ fn a_profile_is_applied_with_the_run_that_introduced_each_setting() {
     let mut asked = request(&desk);
     asked.extra = vec!["--port".to_owned(), "9000".to_owned()];
     let plan = prepare(&asked, &desk.ports).unwrap();
-    assert_eq!(plan.argv[3..], ["--flash-attn", "on", "--port", "9000"]);
+    let rest = ["--host", "127.0.0.1", "--flash-attn", "on"];
+    assert_eq!(plan.argv[3..7], rest);
+    assert_eq!(plan.argv[7..], ["--port", "9000"]);
+    let [other] = plan.stock.as_slice() else {
+        panic!("{:?}", plan.stock)
+    };
+    assert_eq!((other.value.as_str(), other.stock.as_str()), ("on", "auto"));
     assert_eq!(plan.notices, []);
     let [why] = plan.explanation.as_slice() else {
         panic!("{:?}", plan.explanation)
@@ -106,10 +113,78 @@ fn c15_where_stock_does_not_run_and_nothing_beat_what_does_the_server_starts_wit
     };
     desk.store.end_session(session, &end).unwrap();
     let plan = prepare(&request(&desk), &desk.ports).unwrap();
-    assert_eq!(plan.argv[3..], ["--flash-attn", "off"]);
+    assert_eq!(plan.argv[5..], ["--flash-attn", "off"]);
     assert!(plan.profile.is_none());
     assert_eq!(plan.notices[0].code, "stock-fails");
     assert_eq!(plan.notices[0].level, NoticeLevel::Warning);
+}
+
+#[test]
+fn other_machines_are_let_in_only_where_asked_for_and_it_is_said() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let mut asked = request(&desk);
+    asked.extra = vec!["--host".to_owned(), "0.0.0.0".to_owned()];
+    let error = prepare(&asked, &desk.ports).unwrap_err();
+    assert_eq!(error.code, "usage");
+    assert!(error.headline.contains("would let other machines in"));
+    assert!(error.hint.unwrap().contains("flux run --host 0.0.0.0"));
+
+    let mut asked = request(&desk);
+    asked.access.host = Some("0.0.0.0".to_owned());
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(plan.argv[3..], ["--host", "0.0.0.0"]);
+    let warning = plan.notices.last().unwrap();
+    assert_eq!(
+        (warning.code.as_str(), warning.level),
+        ("reachable", NoticeLevel::Warning)
+    );
+    assert!(warning.text.contains("every machine") && warning.text.contains("without an API key"));
+    asked.access.key_in_env = true;
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert!(plan.notices.last().unwrap().text.contains("unencrypted"));
+    assert!(plan.argv.iter().all(|word| !word.contains("api")));
+
+    asked.extra = vec!["--host".to_owned(), "::1".to_owned()];
+    let error = prepare(&asked, &desk.ports).unwrap_err();
+    assert!(error.headline.contains("given twice"));
+    asked.access = Access::default();
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(plan.argv[3..], ["--host", "::1"], "the user's own word");
+}
+
+#[test]
+fn a_key_never_reaches_the_argument_list() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let mut asked = request(&desk);
+    asked.extra = vec!["--api-key".to_owned(), "hunter2".to_owned()];
+    let error = prepare(&asked, &desk.ports).unwrap_err();
+    assert!(!format!("{error:?}").contains("hunter2"));
+    assert!(error.hint.unwrap().contains("LLAMA_API_KEY"));
+    asked.extra.clear();
+    asked.access.api_key_file = Some("/etc/keys".into());
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(plan.argv[5..], ["--api-key-file", "/etc/keys"]);
+}
+
+#[test]
+fn arguments_that_win_over_the_profile_are_named() {
+    let (desk, _) = tuned();
+    let mut asked = request(&desk);
+    asked.extra = ["-fa", "off", "-ngl", "3", "--port", "9000"]
+        .map(str::to_owned)
+        .to_vec();
+    let plan = prepare(&asked, &desk.ports).unwrap();
+    let told: Vec<&str> = plan.notices.iter().map(|n| n.text.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "-fa off after -- wins over the profile's --flash-attn on: that was not measured",
+            "-ngl 3 after -- moves what the profile left to llama.cpp: that was not measured",
+        ]
+    );
+    asked.goal = Some(Goal::Prompt);
+    let stock = prepare(&asked, &desk.ports).unwrap();
+    assert_eq!(stock.notices.len(), 1, "stock has nothing to win over");
 }
 
 #[test]

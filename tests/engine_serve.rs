@@ -23,7 +23,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use flux::engine::Engine;
 use flux::engine::message::{Command, Event, EventKind, JobId, Outcome};
-use flux::engine::run::RunRequest;
+use flux::engine::run::{Access, RunRequest};
 use flux::ports::{CancelMode, Store as _};
 use serde_json::json;
 
@@ -61,6 +61,7 @@ impl Host {
             goal: None,
             stale_ok: false,
             extra: vec!["--ctx-size".to_owned(), "512".to_owned()],
+            access: Access::default(),
         })
     }
 

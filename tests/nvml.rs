@@ -2,43 +2,28 @@
 //! C27, C28).
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+#[path = "support/captured.rs"]
+mod captured;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flux::domain::doctor::Facts;
 use flux::domain::telemetry::{Metric, SeriesId};
-use flux::domain::types::{PciAddress, Timestamp};
+use flux::domain::types::PciAddress;
 use flux::ports::{Clock, TelemetrySource};
 use flux::probe::SystemRoot;
 use flux::telemetry::NvmlSource;
 use flux::telemetry::nvml::{Answers, Missing, Opener, Question, Recorded, Refusal, User};
 
+use captured::{TestClock, fixture};
+
 const CARD: &str = "0000:01:00.0";
 const H200: &str = "0000:00:06.0";
-
-#[derive(Default)]
-struct TestClock(AtomicU64);
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/telemetry")
-        .join(name)
-}
 
 /// A library whose answers change, which counts how often it was started and what it was asked.
 #[derive(Default)]
@@ -347,7 +332,7 @@ impl Laptop {
     /// Readings at four a second for so long; how many had any.
     fn run(&mut self, secs: u64) -> usize {
         let tick = |this: &mut Self| {
-            this.clock.0.fetch_add(250, Ordering::SeqCst);
+            this.clock.advance(Duration::from_millis(250));
             !this.source.sample().is_empty()
         };
         (0..4 * secs).filter(|_| tick(self)).count()

@@ -30,6 +30,40 @@ fn every_recorded_row_is_met() {
     assert!(rows >= 1000 && shapes >= 12);
 }
 
+/// `CPU_REPACK model buffer size` of b11149's CPU build on a processor with AVX-512, MiB.
+#[test]
+fn repacked_weights_are_those_of_the_log() {
+    let machine = machine(Vec::new());
+    let (context, none) = (ContextParams::default(), Corrections::default());
+    let host = |shape: &str, no_repack| {
+        let placement = Placement {
+            no_repack,
+            ..Placement::cpu_only()
+        };
+        memory(&layout(shape), &placement, &context, &machine, &none).remove(0)
+    };
+    for (shape, mib) in [
+        ("tiny", 1.44),
+        ("tiny-moe", 6.01),
+        ("qwen3-0.6b", 204.75),
+        ("gemma3-1b", 71.98),
+    ] {
+        let repacked = host(shape, false).repacked.as_mib();
+        assert!((repacked - mib).abs() < 0.0051, "{shape}: {repacked}");
+        assert_eq!(host(shape, true).repacked, Bytes(0), "{shape}");
+    }
+    // Beside an offload device, weights in RAM stay in the file.
+    let beside = memories("cuda");
+    let all = memory(
+        &layout("qwen3-0.6b"),
+        &Placement::cpu_only(),
+        &context,
+        &beside,
+        &none,
+    );
+    assert!(all.iter().all(|m| m.repacked == Bytes(0)));
+}
+
 /// The planner's screening: compute buffers within 5 %, totals within 2 %.
 #[test]
 fn every_recorded_row_is_sketched() {

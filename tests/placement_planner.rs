@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use flux::domain::placement::assignment::{ContextParams, Home, HostTensors, Placement};
 use flux::domain::placement::assumed::priors;
-use flux::domain::placement::devices::Memories;
+use flux::domain::placement::devices::{CpuLayout, Memories};
 use flux::domain::placement::flags::{self, Known as Flags, Rule, RuleError};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::Corrections;
@@ -200,6 +200,45 @@ fn cache_and_buffers_leave_weights_the_rest_of_ram() {
     assert!(tight.streams && tight.fits(), "{:?}", tight.misfits);
     assert!(!roomy.streams);
     assert!(roomy.predicted.tg > 10.0 * tight.predicted.tg);
+}
+
+/// Of 373 MiB of weights 205 are repacked, and 526 MiB are caches and buffers: all fits in 4 GiB; in 800 MiB the rest of the
+/// weights streams beside the repacked copy; in 700 the copy has no room, and all of them stream as they are in the file.
+#[test]
+fn weights_are_repacked_where_ram_holds_them_and_stream_where_it_does_not() {
+    let layout = layout("qwen3-0.6b");
+    let of = |mib| {
+        let mut machine = memories(Vec::new(), Bytes::mib(mib));
+        machine.host.layout = CpuLayout::without_devices("x86_64");
+        let constants = priors(&machine, None, false);
+        best(&layout, &machine, &constants, &ask(Goal::Generation)).remove(0)
+    };
+    let (tight, between, roomy) = (of(700), of(800), of(4096));
+    assert!(!between.placement.no_repack && between.streams && between.fits());
+    assert!(between.predicted.tg > 1.5 * tight.predicted.tg);
+    assert!(
+        tight.placement.no_repack && tight.streams,
+        "{:?}",
+        tight.memory
+    );
+    assert_eq!(tight.misfits, [""; 0]);
+    assert!(!roomy.placement.no_repack && !roomy.streams);
+    let args = |tool, flags: &[&str]| {
+        let flags = flags.iter().map(|f| (*f).to_owned()).collect();
+        let known = Flags {
+            tool,
+            flags: &flags,
+        };
+        flags::args(&tight.placement, &tight.context, &layout, known)
+    };
+    let bench = args(Tool::Bench, &["--repack"]).unwrap();
+    assert!(bench.ends_with(&["--repack".to_owned(), "0".to_owned()]));
+    let server = args(Tool::Server, &["--repack", "--no-repack"]).unwrap();
+    assert!(server.ends_with(&["--no-repack".to_owned()]));
+    assert_eq!(
+        args(Tool::Bench, &[]),
+        Err(RuleError::Repacks("llama-bench"))
+    );
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn served(desk: &Desk, model: PathBuf) -> run::RunPlan {
         goal: None,
         stale_ok: false,
         extra: Vec::new(),
+        access: run::Access::default(),
     };
     run::prepare(&request, &desk.ports).unwrap()
 }
@@ -237,6 +238,43 @@ fn a_winner_on_a_placement_is_saved_with_it() {
         .map(|e| e.setting.as_str())
         .collect();
     assert_eq!(explained, ["flash-attn", "placement"]);
+}
+
+/// A second benchmark confirms the placement again; the settings that a search found on it are not lost.
+#[test]
+fn a_placement_measured_again_keeps_what_was_found_on_it() {
+    let desk = desk(|asked| {
+        let rate = match value(asked.request, "-ub") {
+            None => 1.0,
+            Some("128") => 1.6,
+            Some(_) => 1.3,
+        };
+        Answer::Rated(1.0, rate * if asked.on() { 1.3 } else { 1.0 })
+    });
+    let model = desk.synthesised("qwen3-4b");
+    let plan = PlanRequest {
+        goal: Goal::Generation,
+        devices: vec!["cpu".to_owned()],
+        ..PlanRequest::new(model.clone())
+    };
+    let benched = || -> BenchDocument {
+        let plan = done(&desk, Command::Plan(Box::new(plan.clone())));
+        serde_json::from_value(plan["bench"].clone()).unwrap()
+    };
+    assert!(benched().profile.is_some());
+    let search = TuneRequest {
+        device: Some("cpu".to_owned()),
+        only: vec!["flash-attn".to_owned()],
+        ..TuneRequest::new(model.clone())
+    };
+    let searched: TuneDocument =
+        serde_json::from_value(done(&desk, Command::Tune(search))).unwrap();
+    let again = benched();
+    assert_eq!(again.verdict, Some(Verdict::Improved));
+    assert_eq!(again.profile, None);
+    assert!(notices(&desk, Some(again.session)).contains(&"profile-kept".to_owned()));
+    let served = served(&desk, model).profile.unwrap();
+    assert_eq!(served.id, searched.profile.unwrap().id);
 }
 
 /// Stock runs beside it: what is faster for whole requests need not be for generation.

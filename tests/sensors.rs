@@ -1,51 +1,29 @@
 //! Sensors of captured machines: what one and two readings give, and the cases of the telemetry (C23–C28).
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+#[path = "support/captured.rs"]
+mod captured;
+
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
-use flux::domain::types::Timestamp;
 use flux::engine::{doctor, scan};
-use flux::ports::{Clock, Telemetry as _, TelemetrySource};
+use flux::ports::{Telemetry as _, TelemetrySource};
 use flux::probe::SystemRoot;
 use flux::telemetry::Sensors;
 use flux::wiring;
 use tempfile::TempDir;
 
+use captured::{OF_KERNEL, TestClock, fixture};
+
 /// Between the two readings of a captured machine.
 const LATER: Duration = Duration::from_millis(2_010);
 const CARD: &str = "0000:01:00.0";
 const ARC: &str = "0000:03:00.0";
-
-#[derive(Default)]
-struct TestClock(AtomicU64);
-
-impl TestClock {
-    fn advance(&self, by: Duration) {
-        self.0.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst).cast_signed())
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/telemetry")
-        .join(name)
-}
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -136,15 +114,7 @@ fn shown(readings: &[(SeriesId, f64)]) -> String {
 
 #[test]
 fn every_captured_machine_reads_as_recorded() {
-    for name in [
-        "rx580",
-        "navi21",
-        "apu-phoenix",
-        "arc-b580",
-        "laptop-hybrid",
-        "rtx4090",
-        "none",
-    ] {
+    for name in OF_KERNEL.into_iter().chain(["rtx4090", "none"]) {
         let mut replay = Replay::new(name);
         let mut text = format!("first\n{}", shown(&replay.sample()));
         let later = fixture(name).join("later");
@@ -212,7 +182,7 @@ fn c24_one_value_that_cannot_be_read_loses_no_other() {
         .into_iter()
         .filter(|(series, _)| series.metric != Metric::Power)
         .collect();
-    assert_eq!(rest.len(), 10);
+    assert_eq!(rest.len(), 11);
     assert_eq!(one_less.sample(), rest);
     assert!(one_less.reason(address, Metric::Power).is_some());
     assert_eq!(one_less.reason(address, Metric::CoreClock), None);
@@ -361,14 +331,7 @@ fn c28_a_value_that_cannot_be_is_dropped_with_its_reason() {
 
 #[test]
 fn what_is_written_down_reads_the_same_elsewhere() {
-    for name in [
-        "rx580",
-        "apu-phoenix",
-        "arc-b580",
-        "laptop-hybrid",
-        "laptop-rtx-a1000",
-        "none",
-    ] {
+    for name in OF_KERNEL.into_iter().chain(["laptop-rtx-a1000", "none"]) {
         let mut replay = Replay::new(name);
         let copied = tempfile::tempdir().unwrap();
         Sensors::new(SystemRoot::at(replay.dir.path()), replay.clock.clone())
@@ -379,6 +342,39 @@ fn what_is_written_down_reads_the_same_elsewhere() {
         sources.retain(|source| source.name() != HOST);
         let again: Vec<_> = sources.iter_mut().flat_map(|s| s.sample()).collect();
         assert_eq!(again, replay.sample(), "{name}");
+    }
+}
+
+/// `amdgpu` tells it in a table of its firmware, `xe` and `i915` in a file that holds 1 while any limit does.
+#[test]
+fn clocks_held_down_are_told_by_every_driver_that_can() {
+    let navi = "0000:0b:00.0";
+    let table = "bus/pci/devices/0000-0b-00.0/gpu_metrics";
+    let mut replay = Replay::new("navi21");
+    assert_eq!(replay.value(navi, Metric::Throttled), Some(0.0));
+    copy(&fixture("navi21/later"), replay.dir.path());
+    assert_eq!(replay.value(navi, Metric::Throttled), Some(1.0));
+    // An Instinct's table of the next version has no such status; nothing else is lost by it.
+    let mut bytes = fs::read(fixture("navi21/sys").join(table)).unwrap();
+    bytes[3] = 4;
+    fs::write(replay.dir.path().join("sys").join(table), bytes).unwrap();
+    assert_eq!(replay.value(navi, Metric::Throttled), None);
+    assert_eq!(
+        replay.reason(navi, Metric::Throttled).as_deref(),
+        Some("format v1.4 of `gpu_metrics` tells no throttling that can be read")
+    );
+    assert_eq!(replay.value(navi, Metric::Power), Some(151.0));
+    let mut integrated = Replay::new("laptop-hybrid");
+    let i915 = "0000:00:02.0";
+    assert_eq!(integrated.value(i915, Metric::Throttled), Some(0.0));
+    integrated.write(
+        "bus/pci/devices/0000-00-02.0/drm/card1/gt/gt0/throttle_reason_status",
+        "1\n",
+    );
+    assert_eq!(integrated.value(i915, Metric::Throttled), Some(1.0));
+    for metric in [Metric::GpuLoad, Metric::VramUsed] {
+        let reason = integrated.reason(i915, metric).unwrap();
+        assert!(reason.contains("of single programs"), "{reason}");
     }
 }
 
@@ -462,7 +458,7 @@ fn an_exported_machine_brings_its_sensors_along() {
     assert_eq!(
         told("sensor-absent")[0],
         format!(
-            "{name} does not tell Hot spot, Memory temperature: not offered by this device or its driver"
+            "{name} does not tell hot spot, memory temperature, throttling: not offered by this device or its driver"
         )
     );
     assert!(told("gpu-hot").is_empty(), "61 of 94 °C");

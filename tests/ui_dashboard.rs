@@ -200,6 +200,7 @@ fn several_gpus_stand_apart_and_absent_sensors_say_why() {
         (series(CARD, Metric::Temperature), 63.0),
         (series(CARD, Metric::HotSpot), 71.0),
         (series(CARD, Metric::FanSpeed), 1420.0),
+        (series(CARD, Metric::VramUsed), 4.0 * 1_073_741_824.0),
         (series(SECOND, Metric::GpuLoad), 3.0),
         (series(HOST, Metric::CpuLoad), 18.0),
         (series(HOST, Metric::CpuPower), 41.0),
@@ -216,8 +217,9 @@ fn several_gpus_stand_apart_and_absent_sensors_say_why() {
         "Intel(R) UHD Graphics",
         "Processor and memory",
         "GPU board",
-        "memory 1750 MHz · no throttling",
-        "hot spot 71 °C · fan 1420 rpm",
+        "no throttling",
+        "hot spot 71 °C",
+        "7.74 GiB free",
         "package 41 W",
         "No readings here · Intel(R) UHD Graphics: no power: no permission",
     ] {
@@ -260,6 +262,36 @@ fn energy_is_a_goal_only_where_something_tells_power() {
         let energy = stage.harness.get_by_label("Energy");
         let chosen = energy.accesskit_node().toggled() == Some(Toggled::True);
         assert_eq!(chosen, is_open);
+    }
+}
+
+/// Another GPU's power is no help: the build uses the first that it lists.
+#[test]
+fn energy_asks_for_the_power_of_the_gpu_that_will_be_tuned() {
+    const INTEL: &str = "0000:00:02.0";
+    let intel = ("Vulkan0", "Intel(R) UHD Graphics");
+    let nvidia = ("Vulkan1", "NVIDIA GeForce RTX 4080 Laptop GPU");
+    let reason = "Energy needs the power of Intel(R) UHD Graphics: no permission";
+    for (devices, is_open) in [([intel, nvidia], false), ([nvidia, intel], true)] {
+        let mut desk = Desk::new(|_| Answer::Valid);
+        desk.moves_to("hybrid-laptop");
+        desk.lists(&devices);
+        let tick = vec![
+            (series(CARD, Metric::Power), 30.0),
+            (series(HOST, Metric::CpuLoad), 7.0),
+        ];
+        let absent = vec![AbsentSensor {
+            series: series(INTEL, Metric::Power),
+            reason: "no permission".to_owned(),
+        }];
+        let mut stage = Stage::new(scripted_from(BEGIN, &desk, vec![tick], absent));
+        stage.click("Dashboard");
+        sense_until(&mut stage, "7 %");
+        stage.click("Tune");
+        stage.dialogs.answer(&desk.bed.model);
+        stage.click("Choose a file…");
+        stage.click("Next");
+        assert_eq!(stage.shows(reason), !is_open);
     }
 }
 
@@ -385,14 +417,16 @@ fn it_fits_every_window_in_both_themes() {
     }
 }
 
+/// Other programs take 4 %, a run from the 15th second on the rest.
 fn load_at(at: i64) -> Tick {
+    let value = if at < BEGIN + 15_000 { 4.0 } else { 40.0 };
     let at = Timestamp(at);
     Tick {
         at,
         readings: vec![Reading {
             series: series(HOST, Metric::CpuLoad),
             at,
-            value: 40.0,
+            value,
         }],
         cost: Duration::from_micros(40),
         absent: Arc::default(),
@@ -453,5 +487,6 @@ fn the_running_job_and_its_runs_are_on_the_page() {
     stage.must_show("38.2 t/s · tg128 0.448 t/J");
     stage.must_show("run ");
     stage.click("1 min");
+    stage.must_show("between runs 4 %");
     gate.pass(|| {});
 }

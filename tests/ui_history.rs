@@ -24,7 +24,7 @@ use egui_kittest::kittest::Queryable as _;
 use flux::domain::doctor::Facts;
 use flux::domain::types::{FailureClass, Host, Machine, Runtime, SampleUnit, Timestamp, Verdict};
 use flux::engine::difference::{Pick, difference};
-use flux::engine::message::{Outcome, TuneRequest};
+use flux::engine::message::{Command, Outcome, TuneRequest};
 use flux::ports::{
     CancelMode, MachineProbe, NewSession, PortResult, SessionEnd, SessionState, Store as _,
 };
@@ -176,7 +176,7 @@ fn a_session_is_written_in_every_form() {
         stage.click(form);
         stage.must_show("Written to ");
         let asked = stage.dialogs.asked.lock().unwrap().last().cloned();
-        let ending = path.extension().unwrap().to_str().unwrap();
+        let (_, ending) = name.split_once('.').unwrap();
         assert_eq!(
             asked,
             Some(Choice::Save(format!("flux-session-1.{ending}")))
@@ -195,6 +195,48 @@ fn a_session_is_written_in_every_form() {
     assert_eq!(document["session"]["id"], 1);
     let evidence = flux::engine::evidence::evidence(1, &desk.ports).unwrap();
     assert_eq!(document, serde_json::to_value(evidence).unwrap());
+    // Its profile, in every form that starts a server, and for another Flux.
+    for (form, name, part) in [
+        ("Bash script…", "a.sh", "--flash-attn on"),
+        ("PowerShell script…", "a.ps1", "'--flash-attn', 'on'"),
+        ("llama-server preset…", "a.ini", "flash-attn = on"),
+        (
+            "llama-swap configuration…",
+            "a.llama-swap.yaml",
+            "--flash-attn on",
+        ),
+        ("systemd user unit…", "a.service", "--flash-attn on"),
+        (
+            "Docker Compose file…",
+            "a.compose.yaml",
+            "- \"--flash-attn\"",
+        ),
+        (
+            "Profile for another Flux…",
+            "a.profile.json",
+            "\"flash-attn\": \"on\"",
+        ),
+    ] {
+        let text = write(form, name);
+        assert!(text.contains(part), "{form}: {text}");
+    }
+}
+
+#[test]
+fn a_session_without_a_profile_offers_what_was_measured_alone() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let Command::Tune(mut request) = desk.tune(None) else {
+        panic!("no search")
+    };
+    request.save = false;
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(Command::Tune(request)).unwrap();
+    finished(&events, job);
+    let mut stage = history(&desk);
+    stage.click(FIRST);
+    stage.click("Export");
+    stage.must_show("HTML report…");
+    assert!(!stage.shows("Bash script…"));
 }
 
 #[test]

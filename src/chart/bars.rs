@@ -1,6 +1,6 @@
 //! Used of total: one horizontal bar a heap, its parts in their colours.
 
-use super::ranking::skipped;
+use super::parts::skipped;
 use super::scene::{
     Align, Anchor, BODY, Mark, Point, Role, Scene, Table, body, caption, text_width_estimate,
     usable,

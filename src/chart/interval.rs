@@ -3,7 +3,7 @@
 use crate::domain::stats::MIN_EFFECT_PCT;
 
 use super::axis::Axis;
-use super::ranking::{count, skipped, whisker};
+use super::parts::{count, skipped, whisker};
 use super::scene::{
     Align, Anchor, BODY, Mark, Point, Role, Scene, Table, body, text_width_estimate, usable,
 };

@@ -4,9 +4,11 @@
 
 mod axis;
 mod bars;
+mod curves;
 mod growth;
 mod interval;
 mod lines;
+mod parts;
 mod ranking;
 mod samples;
 mod scatter;
@@ -17,10 +19,11 @@ mod swarm;
 
 pub use axis::{Axis, Digits};
 pub use bars::{Bars, Heap, Segment};
+pub use curves::{Curve, Curves};
 pub use growth::{Growth, Step as GrowthStep, tokens_words};
 pub use interval::{Intervals, Row as IntervalRow};
 pub use lines::{Column, Lines, Shade};
-pub use ranking::{Kind, Ranking, Row as RankingRow};
+pub use ranking::{Kind, Ranked, Ranking, Row as RankingRow};
 pub use samples::{Row as SampleRow, Run, Samples};
 pub use scatter::{Dot as ScatterDot, Scatter};
 pub use scene::{

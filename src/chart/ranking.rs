@@ -1,6 +1,7 @@
 //! Settings ranked by their mean: bars from zero, every sample a dot, the baseline a dashed line.
 
 use super::axis::Digits;
+use super::parts::{count, finite, skipped, whisker};
 use super::scene::{
     Align, Anchor, BODY, CAPTION, Mark, Point, Role, Scene, Table, body, caption,
     text_width_estimate, usable,
@@ -52,6 +53,28 @@ pub struct Ranking {
     pub baseline_label: String,
     /// Unit of all values, e.g. `t/s`.
     pub unit: String,
+    /// What is ranked.
+    pub of: Ranked,
+}
+
+/// What is ranked, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranked {
+    /// A row.
+    pub noun: &'static str,
+    /// What the first row is of all.
+    pub first: &'static str,
+    /// What a row's value is of its samples.
+    pub value: &'static str,
+}
+
+impl Ranked {
+    /// Settings by their mean speed.
+    pub const SETTINGS: Self = Self {
+        noun: "setting",
+        first: "the fastest",
+        value: "Mean",
+    };
 }
 
 const PITCH: f32 = 34.0;
@@ -210,12 +233,13 @@ impl Ranking {
         let mut text = match measured.first() {
             None => format!(
                 "{} ranked, none measured yet.",
-                count(rows.len(), "setting")
+                count(rows.len(), self.of.noun)
             ),
             Some(best) => format!(
-                "{} ranked by {}; the fastest is {}.",
-                count(rows.len(), "setting"),
+                "{} ranked by {}; {} is {}.",
+                count(rows.len(), self.of.noun),
                 self.unit,
+                self.of.first,
                 self.hint(best, digits)
             ),
         };
@@ -225,9 +249,9 @@ impl Ranking {
     }
 
     fn table(&self, rows: &[&Row], digits: Digits) -> Table {
-        let mean_title = format!("Mean, {}", self.unit);
+        let mean_title = format!("{}, {}", self.of.value, self.unit);
         let mut table = Table::new(&[
-            ("Setting", Align::Left),
+            (&crate::domain::text::capitalised(self.of.noun), Align::Left),
             (&mean_title, Align::Right),
             ("Samples", Align::Left),
             ("State", Align::Left),
@@ -271,7 +295,13 @@ fn words(scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32
     let wide = text_width_estimate(&text, BODY);
     // A value that the dashed line would strike through stands behind it.
     let x = match line {
-        Some(line) if start < line + 5.0 && line < start + wide + 3.0 => line + 8.0,
+        Some(line)
+            if start < line + 5.0
+                && line < start + wide + 3.0
+                && line + 8.0 + wide <= scene.width =>
+        {
+            line + 8.0
+        }
         _ => start,
     };
     let words = super::scene::Words {
@@ -279,34 +309,6 @@ fn words(scene: &mut Scene, layout: &Layout, row: &Row, y: f32, line: Option<f32
         ..body(&text, role)
     };
     scene.label(Point { x, y }, Anchor::Start, scene.width - x, words);
-}
-
-/// A 95 % interval as a line with two ends.
-pub(super) fn whisker(scene: &mut Scene, [lo, hi]: [f32; 2], y: f32, role: Role) {
-    const END: f32 = 5.0;
-    scene.line(Point { x: lo, y }, Point { x: hi, y }, role, 2.0, false);
-    for x in [lo, hi] {
-        let (top, bottom) = (Point { x, y: y - END }, Point { x, y: y + END });
-        scene.line(top, bottom, role, 2.0, false);
-    }
-}
-
-/// `1 run`, `2 runs`.
-pub(super) fn count(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
-}
-
-/// Says that values were left out.
-pub(super) fn skipped(n: usize) -> String {
-    match n {
-        0 => String::new(),
-        n => format!(" {} left out: not a finite number.", count(n, "value")),
-    }
-}
-
-/// The finite ones.
-pub(super) fn finite(values: &[f64]) -> impl Iterator<Item = f64> + '_ {
-    values.iter().copied().filter(|v| v.is_finite())
 }
 
 fn mean(row: &Row) -> Option<f64> {
@@ -363,6 +365,7 @@ mod tests {
             baseline: Some(20.0),
             baseline_label: "stock".to_owned(),
             unit: "t/s".to_owned(),
+            of: Ranked::SETTINGS,
         }
     }
 

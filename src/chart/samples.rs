@@ -1,7 +1,7 @@
 //! Every run of every arm as a dot on one axis: none is dropped for being slow.
 
 use super::axis::{Axis, Digits};
-use super::ranking::{count, skipped};
+use super::parts::{count, skipped};
 use super::scene::{
     Align, Anchor, BODY, Point, Role, Scene, Table, body, text_width_estimate, usable,
 };

@@ -3,7 +3,7 @@
 use crate::domain::types::Side;
 
 use super::axis::Digits;
-use super::ranking::skipped;
+use super::parts::skipped;
 use super::scene::{
     Align, Anchor, BODY, CAPTION, Mark, Point, Role, Scene, Table, Words, body, caption,
     text_width_estimate, usable,

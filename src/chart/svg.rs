@@ -279,6 +279,7 @@ pub(crate) mod tests {
             baseline: Some(1.0),
             baseline_label: "stock".to_owned(),
             unit: "t/s".to_owned(),
+            of: crate::chart::Ranked::SETTINGS,
         }
         .scene(600.0);
         let text = svg(&scene);

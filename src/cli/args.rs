@@ -1,6 +1,8 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
+mod export;
 mod plan;
+mod run;
 mod serve_check;
 
 use std::path::PathBuf;
@@ -13,7 +15,9 @@ use crate::wiring;
 
 use super::values::{duration_secs, request_shape};
 
+pub use export::{Export, Import};
 pub use plan::Plan;
+pub use run::Run;
 pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
@@ -76,6 +80,8 @@ pub enum Action {
     Compare(Compare),
     /// Start llama-server with the stored profile
     Run(Run),
+    /// What the card can do by itself: kernels against its memory, costs of its queue families
+    Lab(Lab),
     /// The stored profile against stock through live servers, or what several clients get
     ServeCheck(ServeCheck),
     /// Power, clocks, temperatures, load and memory, live
@@ -84,8 +90,10 @@ pub enum Action {
     History(History),
     /// One session: every sample, verdict and notice
     Show(Show),
-    /// One session as JSON (everything) or CSV (one line per sample)
+    /// One session as JSON or CSV, or its profile as a script, unit, preset, configuration
     Export(Export),
+    /// Take over a profile that `flux export ID --format profile` wrote on another machine
+    Import(Import),
     /// One session as one HTML file: verdict, charts, every sample
     Report(Report),
     /// What would spoil a measurement now
@@ -99,6 +107,12 @@ pub enum Action {
         /// The request, as JSON
         request: String,
     },
+    /// The kernel lab, one event a line; asked by another Flux
+    #[command(hide = true, name = wiring::VULKAN_LAB)]
+    VulkanLab {
+        /// The request, as JSON
+        request: String,
+    },
 }
 
 /// `flux quickstart`.
@@ -109,6 +123,20 @@ pub struct Quickstart {
     /// Measuring time after which no further candidate is started
     #[arg(long, value_name = "TIME", value_parser = duration_secs, default_value = "10m")]
     pub time_limit: f64,
+}
+
+/// `flux lab`.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// Card: its number in Vulkan's order, or a part of its name; without it the first discrete card
+    #[arg(long, value_name = "N|NAME")]
+    pub device: Option<String>,
+    /// Fewer sizes and repetitions
+    #[arg(long)]
+    pub quick: bool,
+    /// MiB of the largest buffer, at most
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_TRANSFER_MIB))]
+    pub largest_mib: Option<u64>,
 }
 
 /// `--machine`.
@@ -292,32 +320,6 @@ pub struct Compare {
     pub cand: PathBuf,
 }
 
-/// `flux run`.
-#[derive(Debug, Args)]
-pub struct Run {
-    /// Model file
-    #[arg(short, long, value_name = "FILE")]
-    pub model: PathBuf,
-    /// llama.cpp build: its name or folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub runtime: Option<String>,
-    /// Which profile, where several goals were tuned
-    #[arg(long, value_enum)]
-    pub goal: Option<GoalArg>,
-    /// Cite for each setting the run and the confirmation that introduced it; starts nothing
-    #[arg(long)]
-    pub explain: bool,
-    /// Print the command; starts nothing
-    #[arg(long)]
-    pub print: bool,
-    /// Apply a profile that was measured on another fingerprint
-    #[arg(long)]
-    pub stale_ok: bool,
-    /// Arguments for llama-server
-    #[arg(last = true, value_name = "LLAMA-SERVER ARGS")]
-    pub server_args: Vec<String>,
-}
-
 /// `flux monitor`.
 #[derive(Debug, Args)]
 pub struct Monitor {
@@ -353,22 +355,6 @@ pub struct Show {
     pub id: i64,
 }
 
-/// `flux export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// Session
-    pub id: i64,
-    /// Format
-    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
-    pub format: ExportFormat,
-    /// File to write; stdout without one
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace a file that exists
-    #[arg(long)]
-    pub force: bool,
-}
-
 /// `flux report`.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -395,15 +381,6 @@ pub struct Doctor {
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,
-}
-
-/// Formats of `flux export`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Everything.
-    Json,
-    /// One line per sample.
-    Csv,
 }
 
 /// `Goal` as an argument.

@@ -106,9 +106,11 @@ impl Kind {
         match command {
             Command::Tune(_) => Self::Tune,
             Command::Ab(_) | Command::Plan(_) | Command::ServeCheck(_) => Self::Ab,
-            Command::Bandwidth(_) | Command::Install(_) | Command::Synth(_) | Command::Serve(_) => {
-                Self::Other
-            }
+            Command::Bandwidth(_)
+            | Command::Lab(_)
+            | Command::Install(_)
+            | Command::Synth(_)
+            | Command::Serve(_) => Self::Other,
         }
     }
 }

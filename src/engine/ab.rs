@@ -7,8 +7,9 @@ use crate::domain::types::{Runtime, Settings};
 use crate::ports::SessionKind;
 
 use super::Ports;
+use super::announce::{notice_of, stage_infos};
 use super::job::{Ended, JobContext};
-use super::measure::{Bench, notice_of, stage_infos};
+use super::measure::Bench;
 use super::message::{AbRequest, JobError, USAGE};
 use super::prepare::Workplace;
 use super::report::{self, AbDocument, ArmDocument, ModelDocument, Overhead};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::fingerprint::fingerprint;
-use crate::domain::placement::bandwidth::BandwidthProfile;
+use crate::domain::placement::bandwidth::{Bandwidth, BandwidthProfile};
 use crate::domain::types::{Bytes, Fingerprint};
 use crate::ports::{
     BandwidthProgress, BandwidthRequest, CancelToken, NoticeLevel, PortError, PortResult,
@@ -14,6 +14,7 @@ use crate::ports::{
 use super::Ports;
 use super::install::{ended, to_json};
 use super::job::{Ended, JobContext};
+use super::lab;
 use super::message::{JobError, USAGE};
 
 /// What to measure.
@@ -88,12 +89,23 @@ pub fn measure(
     })
 }
 
-/// The newest stored profile of a machine.
+/// The newest stored profile of a machine, with what its kernel labs say of reading its cards.
 ///
 /// # Errors
 /// The database cannot be read.
 pub fn stored(ports: &Ports, fingerprint: &Fingerprint) -> PortResult<Option<BandwidthProfile>> {
-    ports.store.bandwidth(&fingerprint.hash)
+    let labs = lab::stored(ports, fingerprint)?;
+    let reads: Vec<Bandwidth> = lab::reads(&labs).collect();
+    let measured = ports.store.bandwidth(&fingerprint.hash)?;
+    let newest = labs.first().filter(|_| !reads.is_empty());
+    let begun = newest.map(|lab| BandwidthProfile {
+        measured_at: lab.report.measured_at,
+        ..BandwidthProfile::default()
+    });
+    Ok(measured.or(begun).map(|mut profile| {
+        profile.paths.extend(reads);
+        profile
+    }))
 }
 
 /// The job: the result is the profile.

@@ -1,33 +1,27 @@
 //! Walks a method run by run: measure, store, announce, record — always in this order, so that nothing announced is lost.
 
-mod told;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::domain::doctor::{self, Facts, Level};
 use crate::domain::search::{Driver, Method, Objective, Step, Tool, TuneNote};
 use crate::domain::server::seed_of;
-use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around, held_down, kind_of};
-use crate::domain::text::energy_line;
+use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Failure, FailureClass, LiveAsk, PlannedRun, Run, RunOutcome, RunRequest, Runtime,
-    Side, TestSpec, Verdict,
+    Side, TestSpec,
 };
 use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
+use super::announce::{event_of, notice_of};
 use super::job::{Ended, JobContext};
 use super::message::{EventKind, JobError};
 use super::prepare::Workplace;
 use super::settings;
 use super::telemetry::LONGEST_INTERVAL;
 use super::watch::Watch;
-
-use told::{event_of, shown};
-pub(super) use told::{notice_of, stage_infos};
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {
@@ -46,7 +40,7 @@ pub(super) struct Bench<'a> {
     /// When the process before had ended.
     ended: Cell<Option<Duration>>,
     /// Kinds of doubts that were told.
-    doubted: BTreeSet<String>,
+    pub doubted: BTreeSet<String>,
 }
 
 impl<'a> Bench<'a> {
@@ -91,51 +85,6 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(driver)
-    }
-
-    /// Tells, and keeps with the session, what may spoil it now and what is kept away from its runs.
-    pub fn tell_conditions(&self, context: &mut JobContext) -> Result<(), Ended> {
-        let machine = &self.place.machine;
-        let inherited = machine.inherited_env.keys().map(|name| Notice {
-            level: NoticeLevel::Info,
-            code: "inherited-env".to_owned(),
-            text: format!("{name} is set here; no run of Flux inherits it"),
-        });
-        let mut told: Vec<Notice> = inherited.collect();
-        let runtimes = [Some(&self.place.runtime), self.other];
-        let without_bench = runtimes.into_iter().flatten().filter(|r| r.bench.is_none());
-        if !self.objective.is_live() {
-            told.extend(without_bench.map(|runtime| Notice {
-                level: NoticeLevel::Info,
-                code: "through-server".to_owned(),
-                text: format!(
-                    "{} has no llama-bench: it is measured by new prompts to its llama-server, whose settings cannot be read back",
-                    runtime.name
-                ),
-            }));
-        }
-        // The momentary readings of an exported machine say nothing of this one.
-        if !machine.simulated {
-            let found = doctor::findings(machine, &Facts::default()).into_iter();
-            told.extend(found.filter(|f| f.level == Level::Warning).map(|f| Notice {
-                level: NoticeLevel::Warning,
-                code: f.code,
-                text: format!("{}; {}", f.title, f.advice),
-            }));
-        }
-        self.tell(&told, context)
-    }
-
-    /// Tells notices, and keeps them with the session.
-    pub fn tell(&self, notices: &[Notice], context: &mut JobContext) -> Result<(), Ended> {
-        let kept = self.ports.store.notices(self.session)?;
-        for notice in notices {
-            if !kept.contains(notice) {
-                self.ports.store.append_notice(self.session, notice)?;
-            }
-            context.emit(EventKind::Notice(notice.clone()));
-        }
-        Ok(())
     }
 
     /// Makes runs until the method is done or the job is cancelled.
@@ -354,72 +303,6 @@ impl<'a> Bench<'a> {
             text: format!("run {}: {doubt}", seq + 1),
         });
         self.tell(&told.collect::<Vec<_>>(), context)
-    }
-
-    /// Doubts of kinds that no run before had.
-    fn new_doubts(&mut self, run: &Run) -> Vec<String> {
-        let doubts = run.telemetry.iter().flat_map(|t| &t.doubts);
-        doubts
-            .filter(|doubt| self.doubted.insert(kind_of(doubt)))
-            .cloned()
-            .collect()
-    }
-
-    /// Offers the reason that the sensors know for runs too unlike each other to decide.
-    pub fn tell_reason(
-        &self,
-        verdict: Option<Verdict>,
-        context: &mut JobContext,
-    ) -> Result<(), Ended> {
-        if verdict != Some(Verdict::Inconclusive) {
-            return Ok(());
-        }
-        let runs = self.ports.store.run_heads(self.session)?;
-        let told = held_down(runs.iter().filter_map(|run| run.telemetry.as_deref()));
-        let notice = told.map(|text| Notice {
-            level: NoticeLevel::Warning,
-            code: "held-down".to_owned(),
-            text,
-        });
-        self.tell(notice.as_slice(), context)
-    }
-
-    fn stored(&self, id: i64, seq: u32, planned: &PlannedRun, run: &Run) -> EventKind {
-        let (metrics, failure) = shown(run, self.objective);
-        let (scores, energy) = match &run.outcome {
-            RunOutcome::Valid { tests } => (
-                self.objective.repetition_scores(tests),
-                tests.iter().filter_map(energy_line).collect(),
-            ),
-            _ => (Vec::new(), Vec::new()),
-        };
-        EventKind::RunStored {
-            run: id,
-            seq,
-            planned: Box::new(planned.clone()),
-            metrics,
-            scores,
-            energy,
-            failure,
-            wall_secs: run.wall_secs,
-        }
-    }
-
-    /// Tells again what the runs kept of a session that goes on had shown.
-    pub fn tell_earlier<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
-        let mut driver = Driver::new(plan);
-        let mut tell = |kind: EventKind| context.emit(EventKind::Earlier(Box::new(kind)));
-        for kept in self.ports.store.runs(self.session)? {
-            // Asking for the next run tells of a confirmation that is planned before it.
-            driver.next();
-            tell(self.stored(kept.id, kept.seq, &kept.planned, &kept.run));
-            driver
-                .record(&kept.run)
-                .into_iter()
-                .filter_map(event_of)
-                .for_each(&mut tell);
-        }
-        Ok(())
     }
 
     /// Stores what is evidence among the notes.

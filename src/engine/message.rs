@@ -12,6 +12,7 @@ use crate::domain::types::{Backend, Bytes, Goal, PlannedRun, RequestShape, Setti
 use crate::ports::{Notice, PortError, SynthRequest};
 
 use super::bandwidth::BandwidthAsked;
+use super::lab::LabAsked;
 use super::plan::PlanRequest;
 use super::run::RunRequest;
 use super::serve_check::ServeCheckRequest;
@@ -131,6 +132,8 @@ pub enum Command {
     Plan(Box<PlanRequest>),
     /// Measure what the machine's memories deliver.
     Bandwidth(BandwidthAsked),
+    /// Measure what a card can do by itself.
+    Lab(LabAsked),
     /// Install a llama.cpp build.
     Install(Backend),
     /// Write a random-weight model.
@@ -160,6 +163,7 @@ impl Command {
             Self::Ab(_) => "ab",
             Self::Plan(_) => "plan",
             Self::Bandwidth(_) => "bandwidth",
+            Self::Lab(_) => "lab",
             Self::Install(_) => "install",
             Self::Synth(_) => "synth",
             Self::Serve(_) => "serve",
@@ -174,6 +178,7 @@ impl Command {
             | Self::Ab(_)
             | Self::Plan(_)
             | Self::Bandwidth(_)
+            | Self::Lab(_)
             | Self::ServeCheck(_) => Occupies::Measuring,
             Self::Serve(_) => Occupies::Serving,
             Self::Install(_) | Self::Synth(_) => Occupies::Nothing,

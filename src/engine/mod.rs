@@ -1,13 +1,16 @@
 //! Jobs, threads, cancellation, and the one protocol that every reader sees (design section 1, style B2).
 
 pub mod ab;
+mod announce;
 pub mod bandwidth;
 pub mod chosen;
 pub mod difference;
 pub mod doctor;
 pub mod evidence;
+pub mod import;
 pub mod install;
 mod job;
+pub mod lab;
 mod measure;
 pub mod message;
 pub mod models;
@@ -37,7 +40,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::ports::{
-    BandwidthMeter, CancelMode, CancelToken, Clock, MachineProbe, Models, Runner, Runtimes,
+    BandwidthMeter, CancelMode, CancelToken, Clock, Lab, MachineProbe, Models, Runner, Runtimes,
     SearchSpaces, Servers, SettingsStore, Store, Telemetry,
 };
 
@@ -70,6 +73,8 @@ pub struct Ports {
     pub telemetry: Arc<dyn Telemetry>,
     /// Measures what memories deliver.
     pub bandwidth: Arc<dyn BandwidthMeter>,
+    /// Measures what a card can do by itself.
+    pub lab: Arc<dyn Lab>,
     /// What may be set.
     pub space: Arc<dyn SearchSpaces>,
     /// The owner's choices in the desktop app; no job reads them.
@@ -250,6 +255,7 @@ fn dispatch(
         Command::Ab(request) => ab::perform(&request, ports, context),
         Command::Plan(request) => plan::bench::perform(&request, ports, context),
         Command::Bandwidth(asked) => bandwidth::perform(&asked, ports, context),
+        Command::Lab(asked) => lab::perform(&asked, ports, context),
         Command::Install(backend) => install::install(backend, ports, context),
         Command::Synth(request) => install::synthesise(&request, ports, context),
         Command::Serve(request) => serve::perform(&request, ports, context),

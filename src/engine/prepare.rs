@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor;
 use crate::domain::fingerprint;
-use crate::domain::machine::{self, Gpu};
+use crate::domain::machine;
 use crate::domain::search::{
     Capabilities, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError, Tool,
     TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
-use crate::domain::telemetry::{APPLE_GPU, HOST, Metric, SeriesId};
+use crate::domain::telemetry::SeriesId;
 use crate::domain::types::{
     Backend, Bytes, DeviceKind, Fingerprint, Goal, Launch, Machine, ModelInfo, Profile, Runtime,
     Settings,
@@ -25,7 +25,7 @@ use super::chosen::{Start, start};
 use super::message::{JobError, TuneRequest, USAGE};
 use super::report::{DryCandidate, DryRun, SCHEMA};
 use super::settings::{self, PLACEMENT};
-use super::target::{Target, choose_target, gpu_of};
+use super::target::{Target, choose_target};
 
 /// Where a job measures: one build on one machine with one model.
 #[derive(Debug, Clone)]
@@ -143,7 +143,7 @@ impl Workplace {
     /// What the device and the build can do.
     pub fn capabilities(&self) -> Capabilities {
         let gpus = machine::gpus(&self.machine);
-        let gpu = self.gpu(&gpus);
+        let gpu = self.target.gpu(&self.runtime, &gpus);
         Capabilities {
             backend: self.target.backend,
             features: gpu
@@ -164,16 +164,8 @@ impl Workplace {
 
     /// Source of the readings of the device measured on; `None` is the processor.
     pub fn sensors(&self) -> Option<String> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        if self.target.backend == Backend::Metal {
-            return Some(APPLE_GPU.to_owned());
-        }
         let gpus = machine::gpus(&self.machine);
-        let pci = self.gpu(&gpus).and_then(|g| g.pci);
-        // A GPU that has no address has no readings either.
-        Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+        self.target.sensors(&self.runtime, &gpus)
     }
 
     /// A profile needs a driver whose version is sure (case C25).
@@ -190,12 +182,7 @@ impl Workplace {
     /// The energy goal needs a power sensor of the device.
     fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
         let device = self.sensors();
-        let source = device.as_deref().unwrap_or(HOST);
-        let counts = |series: &SeriesId| {
-            let package = matches!(series.metric, Metric::CpuPower | Metric::CpuEnergy);
-            let board = matches!(series.metric, Metric::Power | Metric::Energy);
-            series.source == source && if source == HOST { package } else { board }
-        };
+        let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
         let mut sources = ports.telemetry.sources();
         let told = sources
             .iter_mut()
@@ -207,26 +194,12 @@ impl Workplace {
         let why = absent
             .find(|a| counts(&a.series))
             .map_or_else(|| "no sensor of it is known".to_owned(), |a| a.reason);
-        let what = if source == HOST { "processor" } else { "GPU" };
+        let what = if device.is_some() { "GPU" } else { "processor" };
         Err(JobError::new(
             "no-power",
             format!("the energy goal needs the power of the {what}: {why}"),
         )
         .hint("`flux monitor` shows what this machine's sensors tell; choose another goal"))
-    }
-
-    fn gpu<'g>(&self, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
-        if self.target.backend == Backend::Cpu {
-            return None;
-        }
-        let wanted = self.target.device.as_ref();
-        let listed = wanted.map_or_else(
-            || self.runtime.devices.first(),
-            |id| self.runtime.devices.iter().find(|d| d.id == *id),
-        );
-        listed
-            .and_then(|d| gpu_of(d, gpus))
-            .or_else(|| machine::default_gpu(gpus))
     }
 }
 
@@ -353,7 +326,8 @@ fn keeps_weights_in_ram(
     Ok(placement.placement.keeps_weights_in_ram(&layout, devices))
 }
 
-/// The settings of this model's newest profile that was measured on another fingerprint: the new search tries them first.
+/// The settings of this model's newest profile, own or imported, that was measured on another fingerprint: the new search
+/// tries them first.
 fn stale_settings(
     place: &Workplace,
     request: &TuneRequest,
@@ -366,10 +340,19 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    Ok(newest
-        .filter(|p| p.fingerprint != place.fingerprint.hash)
+    let imports = ports.store.imports(&place.model.digest)?;
+    let mut imports = imports.into_iter().filter(|_| !place.machine.simulated);
+    let import = imports
+        .find(|i| i.profile.goal == request.goal)
+        .filter(|i| newest.as_ref().is_none_or(|p| p.created_at < i.imported_at));
+    let first = match import {
+        Some(import) => Some((import.profile.fingerprint.hash, import.profile.settings)),
+        None => newest.map(|p| (p.fingerprint, p.settings)),
+    };
+    Ok(first
+        .filter(|(fingerprint, _)| *fingerprint != place.fingerprint.hash)
         // Its placement was for another machine.
-        .map(|p| settings::of_space(&p.settings))
+        .map(|(_, settings)| settings::of_space(&settings))
         // Another search space may not know them any more.
         .filter(|s| !s.is_stock() && place.space.launch(s, Tool::Bench).is_ok())
         .map(|s| start.and(&s)))

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::domain::fingerprint::{diff, fingerprint};
-use crate::domain::text::shell_command;
+use crate::domain::server_args::LOOPBACK;
+use crate::domain::text::native_command;
 use crate::domain::types::{FieldChange, Machine, Profile, Runtime};
 use crate::ports::NewSession;
 
@@ -96,9 +97,11 @@ pub fn server_command(begun: &NewSession, profile: &Profile) -> String {
             || "llama-server".to_owned(),
             |path| path.display().to_string(),
         ),
-        "-m".to_owned(),
+        "--model".to_owned(),
         begun.model.path.display().to_string(),
+        "--host".to_owned(),
+        LOOPBACK.to_owned(),
     ];
     words.extend(profile.server.args.iter().cloned());
-    shell_command(&begun.runtime.environment(&profile.server.env), &words)
+    native_command(&begun.runtime.environment(&profile.server.env), &words)
 }

@@ -9,8 +9,8 @@ use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutc
 use crate::domain::text::span;
 use crate::domain::types::{Comparison, Profile};
 
+use super::announce::notice_of;
 use super::measure::Bench;
-use super::measure::notice_of;
 use super::message::JobError;
 use super::prepare::TuneConfig;
 use super::settings::describe;

@@ -1,5 +1,8 @@
 //! `flux run`: the stored profile applied to llama-server, and why each setting is there (paper section 2.3).
 
+mod access;
+mod imported;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -15,9 +18,12 @@ use crate::ports::{Introduction, Notice, NoticeLevel, Session, SessionKind, Stor
 
 use super::message::JobError;
 use super::plan::bench::PlanConfig;
-use super::settings::{self, describe};
+use super::settings::{self, AgainstStock, against_stock, describe};
 use super::target::Target;
-use super::{Ports, chosen, tune};
+use super::{Ports, chosen, lab, tune};
+
+/// The setting that chooses a queue family, as the search space calls it.
+const GRAPHICS_QUEUE: &str = "graphics-queue";
 
 /// What `flux run` is asked to do.
 #[derive(Debug, Clone)]
@@ -32,6 +38,19 @@ pub struct RunRequest {
     pub stale_ok: bool,
     /// Arguments handed on to llama-server as they are.
     pub extra: Vec<String>,
+    /// Who may use the server.
+    pub access: Access,
+}
+
+/// Who may use a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Address to listen on, as llama-server takes it; `None` is this machine alone.
+    pub host: Option<String>,
+    /// File with the keys that may use it.
+    pub api_key_file: Option<PathBuf>,
+    /// A key comes by the environment.
+    pub key_in_env: bool,
 }
 
 /// Where a setting comes from.
@@ -51,6 +70,9 @@ pub struct Explanation {
     pub run_metric_text: String,
     /// What the confirmation found, in words.
     pub confirmation_text: String,
+    /// What the kernel lab found of what this setting chooses, in words, where it has been asked on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab_text: Option<String>,
 }
 
 /// What would be started, and why.
@@ -64,6 +86,8 @@ pub struct RunPlan {
     pub profile: Option<Profile>,
     /// Evidence, setting by setting.
     pub explanation: Vec<Explanation>,
+    /// What stock would do otherwise.
+    pub stock: Vec<AgainstStock>,
     /// Things worth saying.
     pub notices: Vec<Notice>,
 }
@@ -71,9 +95,16 @@ pub struct RunPlan {
 /// Finds the profile for a model on this machine and writes out the server's command.
 ///
 /// # Errors
-/// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`.
+/// No model, no runtime with llama-server, an unreadable store, or only a stale profile without `stale_ok`; added
+/// arguments that hold a secret or would let other machines in.
 pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError> {
-    let choice = choose(request, ports)?;
+    let reach = access::arguments(request)?;
+    let mut choice = choose(request, ports)?;
+    choice.notices.extend(access::reachable(request));
+    if choice.profile.is_some() {
+        let told = access::contradicted(request, &choice.launch);
+        choice.notices.extend(told);
+    }
     let explanation = match &choice.profile {
         Some(p) => explain(p, ports)?,
         None => Vec::new(),
@@ -84,8 +115,13 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
         launch,
         ..
     } = &choice;
+    let profile = choice.profile.as_ref();
+    let own = [&reach, &launch.args, &request.extra];
     Ok(RunPlan {
-        argv: server_argv(runtime, model, launch, &request.extra)?,
+        stock: profile.map_or_else(Vec::new, |p| {
+            against_stock(&p.settings, &ports.space.current())
+        }),
+        argv: server_argv(runtime, model, own)?,
         env: choice.runtime.environment(&choice.launch.env),
         profile: choice.profile,
         explanation,
@@ -112,15 +148,34 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         .filter(|p| p.model_digest == model.digest)
         .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
         .collect();
-    let runtime = choose_runtime(request, ports, &candidates)?;
+    let mut imports = ports.store.imports(&model.digest)?;
+    imports.retain(|i| request.goal.is_none_or(|goal| goal == i.profile.goal));
+    let own = candidates.iter().map(|p| p.runtime_digest.as_str());
+    let others = imports.iter().map(|i| i.profile.build.digest.as_str());
+    let runtime = choose_runtime(request, ports, own.chain(others))?;
     let mut machine = ports.probe.machine();
     machine.runtimes = vec![runtime.clone()];
     let current = fingerprint::fingerprint(&machine, Some(&runtime));
     let mut notices = Vec::new();
     let fresh = |p: &Profile| p.fingerprint == current.hash && p.simulated == machine.simulated;
-    let profile = match candidates.iter().find(|p| fresh(p)) {
-        Some(profile) => Some(profile.clone()),
-        None => stale(request, ports, &candidates, &current, &mut notices)?,
+    let own = candidates.iter().find(|p| fresh(p));
+    let profile = if let Some(profile) = own {
+        Some(profile.clone())
+    } else {
+        let newest = candidates.iter().find(|p| !p.simulated);
+        let here = imported::Here {
+            model: &model,
+            runtime: &runtime,
+            fingerprint: &current,
+            simulated: machine.simulated,
+        };
+        match imported::applied(&imports, newest, here, request, ports)? {
+            Some((profile, notice)) => {
+                notices.push(notice);
+                Some(profile)
+            }
+            None => stale(request, ports, newest, &current, &mut notices)?,
+        }
     };
     let launch = match &profile {
         Some(p) => {
@@ -242,22 +297,20 @@ fn instead_of_stock(session: &Session, ports: &Ports) -> Result<Option<Instead>,
             let ran = !chosen.stock_runs && !chosen.settings.is_stock();
             Ok(Some(ran.then_some((chosen.settings, chosen.config.target))))
         }
-        SessionKind::Ab | SessionKind::ServeCheck => Ok(None),
+        SessionKind::Ab | SessionKind::Lab | SessionKind::ServeCheck => Ok(None),
     }
 }
 
-fn choose_runtime(
+fn choose_runtime<'a>(
     request: &RunRequest,
     ports: &Ports,
-    profiles: &[Profile],
+    mut digests: impl Iterator<Item = &'a str>,
 ) -> Result<Runtime, JobError> {
     if let Some(name) = &request.runtime {
         return Ok(ports.runtimes.resolve(name)?);
     }
     let known = ports.runtimes.list();
-    let measured = profiles
-        .iter()
-        .find_map(|p| known.iter().find(|r| r.digest == p.runtime_digest));
+    let measured = digests.find_map(|digest| known.iter().find(|r| r.digest == digest));
     measured
         .or_else(|| known.iter().find(|r| r.server.is_some()))
         .cloned()
@@ -274,11 +327,11 @@ fn choose_runtime(
 fn stale(
     request: &RunRequest,
     ports: &Ports,
-    candidates: &[Profile],
+    newest: Option<&Profile>,
     current: &Fingerprint,
     notices: &mut Vec<Notice>,
 ) -> Result<Option<Profile>, JobError> {
-    let Some(profile) = candidates.iter().find(|p| !p.simulated) else {
+    let Some(profile) = newest else {
         return Ok(None);
     };
     let changed = match ports.store.fingerprint(&profile.fingerprint)? {
@@ -293,16 +346,21 @@ fn stale(
         "profile {} is stale: changed since it was measured: {changed}",
         profile.id
     );
+    notices.push(stale_notice(request, text)?);
+    Ok(Some(profile.clone()))
+}
+
+/// Refused unless the user said otherwise.
+fn stale_notice(request: &RunRequest, text: String) -> Result<Notice, JobError> {
     if !request.stale_ok {
         return Err(JobError::new("stale-profile", text)
             .hint("measure again with `flux tune`, or apply it all the same with --stale-ok"));
     }
-    notices.push(Notice {
+    Ok(Notice {
         level: NoticeLevel::Warning,
         code: "stale-profile".to_owned(),
         text,
-    });
-    Ok(Some(profile.clone()))
+    })
 }
 
 fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobError> {
@@ -315,7 +373,14 @@ fn explain(profile: &Profile, ports: &Ports) -> Result<Vec<Explanation>, JobErro
         .map_or_else(|| "not stored".to_owned(), in_words);
     let baseline = confirmation.map(|c| c.baseline).unwrap_or_default();
     let start = start_of(&baseline, profile, ports)?;
+    let chooses_queue = profile.settings.0.contains_key(GRAPHICS_QUEUE);
+    let lab = if chooses_queue {
+        lab::queue_verdict(ports)?
+    } else {
+        None
+    };
     let explained = |i: Introduction| Explanation {
+        lab_text: lab.clone().filter(|_| i.dimension == GRAPHICS_QUEUE),
         describe: describe(&i.dimension, &space).to_owned(),
         run_id: i.run.id,
         run_number: i.run.seq + 1,
@@ -379,12 +444,11 @@ fn in_words(confirmation: &Confirmation) -> String {
     )
 }
 
-/// llama-server's argument list: model, the profile's settings, then the user's own, which win where both speak.
+/// llama-server's argument list: model, address, the profile's settings, then the user's own, which win where both speak.
 fn server_argv(
     runtime: &Runtime,
     model: &ModelInfo,
-    launch: &Launch,
-    extra: &[String],
+    arguments: [&Vec<String>; 3],
 ) -> Result<Vec<String>, JobError> {
     let server = runtime.server.as_ref().ok_or_else(|| {
         JobError::new(
@@ -398,8 +462,7 @@ fn server_argv(
         "--model".to_owned(),
         model.path.display().to_string(),
     ];
-    argv.extend(launch.args.iter().cloned());
-    argv.extend(extra.iter().cloned());
+    argv.extend(arguments.into_iter().flatten().cloned());
     Ok(argv)
 }
 

@@ -10,12 +10,13 @@ use crate::domain::types::{Goal, Profile, RequestShape, Settings, Verdict};
 use crate::ports::{Notice, NoticeLevel, SessionKind};
 
 use super::Ports;
+use super::announce::{notice_of, stage_infos};
 use super::job::{Ended, JobContext};
-use super::measure::{Bench, notice_of, stage_infos};
+use super::measure::Bench;
 use super::message::{JobError, USAGE};
 use super::prepare::Workplace;
 use super::report::{self, AbDocument, ArmDocument, LiveDocument, ModelDocument, Overhead};
-use super::run::{self, RunRequest};
+use super::run::{self, Access, RunRequest};
 use super::tune::{begin, close};
 
 /// Tokens of a prompt unless asked otherwise: those of the paper's requests (section 4.1).
@@ -150,6 +151,7 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
             goal: request.goal,
             stale_ok: request.stale_ok,
             extra: Vec::new(),
+            access: Access::default(),
         };
         let choice = run::choose(&asked, ports)?;
         notices = choice.notices;

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::flags::{self, Known};
 use crate::domain::placement::layout::ModelLayout;
@@ -12,8 +14,7 @@ use crate::domain::types::{Launch, Runtime, Settings};
 
 use super::message::{JobError, USAGE};
 
-/// Name of the placement among settings; its value is in the words of [`words`], or [`words::FIT`].
-pub const PLACEMENT: &str = "placement";
+pub use crate::domain::placement::words::SETTING as PLACEMENT;
 
 /// Device memory that llama.cpp's own fitting leaves free, MiB: its default.
 const FIT_MARGIN: &str = "1024";
@@ -124,6 +125,35 @@ fn fit_args(tool: Tool, margin: Option<&str>) -> Vec<String> {
 pub fn offloads(settings: &Settings) -> bool {
     let placed = placement(settings).ok().flatten();
     placed.is_none_or(|w| w.placement.n_gpu_layers != Some(0))
+}
+
+/// A setting that stock has otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgainstStock {
+    /// Dimension.
+    pub setting: String,
+    /// Value.
+    pub value: String,
+    /// What stock uses, in words.
+    pub stock: String,
+}
+
+/// What stock would do otherwise, setting by setting.
+pub fn against_stock(settings: &Settings, space: &SearchSpace) -> Vec<AgainstStock> {
+    let differs = settings.0.iter().filter_map(|(setting, value)| {
+        let stock = if setting == PLACEMENT {
+            "llama.cpp's own fitting".to_owned()
+        } else {
+            let value = space.stock_value(setting);
+            value.unwrap_or_else(|| "left to llama.cpp".to_owned())
+        };
+        (stock != *value).then(|| AgainstStock {
+            setting: setting.clone(),
+            value: value.clone(),
+            stock,
+        })
+    });
+    differs.collect()
 }
 
 /// What a setting does, in one line.

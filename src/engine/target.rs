@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::machine::{self, Gpu};
 use crate::domain::search::Tool;
+use crate::domain::telemetry::APPLE_GPU;
 use crate::domain::types::{Backend, Bytes, Launch, Runtime, RuntimeDevice};
 
 use super::message::JobError;
@@ -25,6 +26,46 @@ pub struct Target {
 }
 
 impl Target {
+    /// What stock would use: the first device its build lists.
+    pub fn of_stock(runtime: &Runtime, gpus: &[Gpu], reserve: Bytes) -> Self {
+        let devices = &runtime.devices;
+        let backend = devices.first().and_then(|d| Backend::of_device(&d.id));
+        Self {
+            backend: backend.unwrap_or(Backend::Cpu),
+            device: None,
+            rpc: Vec::new(),
+            memory_limits: devices.iter().map(|d| limit(d, gpus, reserve)).collect(),
+        }
+    }
+
+    /// The GPU it measures on: of several the first.
+    pub fn gpu<'g>(&self, runtime: &Runtime, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
+        if self.backend == Backend::Cpu {
+            return None;
+        }
+        let mut devices = runtime.devices.iter();
+        let listed = match self.devices().first() {
+            Some(id) => devices.find(|d| d.id == *id),
+            None => devices.next(),
+        };
+        listed
+            .and_then(|device| gpu_of(device, gpus))
+            .or_else(|| machine::default_gpu(gpus))
+    }
+
+    /// Source of that GPU's readings; `None` is the processor.
+    pub fn sensors(&self, runtime: &Runtime, gpus: &[Gpu]) -> Option<String> {
+        match self.backend {
+            Backend::Cpu => None,
+            Backend::Metal => Some(APPLE_GPU.to_owned()),
+            _ => {
+                let pci = self.gpu(runtime, gpus).and_then(|g| g.pci);
+                // A GPU that has no address has no readings either.
+                Some(pci.map_or_else(|| "unknown".to_owned(), |p| p.to_string()))
+            }
+        }
+    }
+
     /// Are these the same devices?
     pub fn is_on(&self, other: &Self) -> bool {
         self.device == other.device && self.rpc == other.rpc
@@ -59,22 +100,10 @@ pub(super) fn choose_target(
     reserve: Bytes,
 ) -> Result<Target, JobError> {
     let Some(wanted) = wanted else {
-        if simulated && runtime.devices.is_empty() {
-            return Ok(simulated_target(runtime, gpus));
-        }
-        let backend = runtime
-            .devices
-            .first()
-            .and_then(|d| Backend::of_device(&d.id));
-        return Ok(Target {
-            backend: backend.unwrap_or(Backend::Cpu),
-            device: None,
-            rpc: Vec::new(),
-            memory_limits: runtime
-                .devices
-                .iter()
-                .map(|d| limit(d, gpus, reserve))
-                .collect(),
+        return Ok(if simulated && runtime.devices.is_empty() {
+            simulated_target(runtime, gpus)
+        } else {
+            Target::of_stock(runtime, gpus, reserve)
         });
     };
     if is_none(wanted) {

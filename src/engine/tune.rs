@@ -8,8 +8,9 @@ use crate::domain::types::Verdict;
 use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
 
 use super::Ports;
+use super::announce::stage_infos;
 use super::job::{Ended, JobContext};
-use super::measure::{Bench, stage_infos};
+use super::measure::Bench;
 use super::message::{JobError, TuneRequest};
 use super::prepare::{self, TuneConfig, Workplace};
 use super::report::{self, Overhead};

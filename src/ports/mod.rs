@@ -3,6 +3,7 @@
 mod bandwidth;
 mod cancel;
 mod history;
+mod lab;
 mod placements;
 mod servers;
 mod store;
@@ -25,6 +26,7 @@ use crate::domain::types::{
 pub use bandwidth::{BandwidthMeter, BandwidthProgress, BandwidthRequest};
 pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
+pub use lab::{Lab, LabRequest};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
 pub use servers::{LiveServer, RequestError, ServerClient, ServerLoading, ServerStart, Servers};
 pub use store::*;

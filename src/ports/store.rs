@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::handover::SharedProfile;
 use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::telemetry::{Reading, Windowed};
 use crate::domain::types::{
@@ -23,6 +24,8 @@ pub enum SessionKind {
     Ab,
     /// `flux plan --bench`.
     Plan,
+    /// `flux lab`: no runs of a runtime on a model; in their place stand Flux's own kernels and the card.
+    Lab,
     /// `flux serve-check`.
     #[serde(rename = "serve-check")]
     ServeCheck,
@@ -35,6 +38,7 @@ impl SessionKind {
             Self::Tune => "tune",
             Self::Ab => "ab",
             Self::Plan => "plan",
+            Self::Lab => "lab",
             Self::ServeCheck => "serve-check",
         }
     }
@@ -168,6 +172,17 @@ pub struct NewProfile {
     pub verdict_id: i64,
 }
 
+/// A profile that came from elsewhere.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportedProfile {
+    /// Row id.
+    pub id: i64,
+    /// When it came.
+    pub imported_at: Timestamp,
+    /// The document.
+    pub profile: SharedProfile,
+}
+
 /// Why a setting is in a profile, read back from the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Introduction {
@@ -241,6 +256,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn save_profile(&self, profile: &NewProfile) -> PortResult<i64>;
+    /// Appends a profile that came from elsewhere; the same one again is the one that is there.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn append_import(&self, at: Timestamp, profile: &SharedProfile) -> PortResult<i64>;
     /// Ends a session; a cancelled one may be ended again after a resume, and the last end counts.
     ///
     /// # Errors
@@ -369,6 +389,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn profiles(&self) -> PortResult<Vec<Profile>>;
+    /// Profiles of a model that came from elsewhere, newest first.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>>;
     /// The fingerprint a profile or session was stored with, for saying what changed.
     ///
     /// # Errors

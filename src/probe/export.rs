@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::domain::types::{Machine, Runtime};
+use crate::owner;
 use crate::ports::{PortError, PortResult};
 
 use super::MACHINE_FILE;
@@ -31,18 +32,22 @@ pub fn export(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult
         }
         Err(e) => return Err(failed(&e)),
     }
-    let document = Machine {
-        runtimes: runtimes.iter().map(redact_runtime).collect(),
-        inherited_env: machine
-            .inherited_env
-            .iter()
-            .map(|(name, value)| (name.clone(), last_component(value)))
-            .collect(),
+    let written =
+        |e: serde_json::Error| PortError::caused("the scan cannot be written as JSON", &e);
+    let whole = Machine {
+        runtimes: runtimes.to_vec(),
         simulated: false,
         ..machine.clone()
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .map_err(|e| PortError::caused("the scan cannot be written as JSON", &e))?;
+    // Before paths are cut: the last part of a home is its owner's name.
+    let mut whole = serde_json::to_value(&whole).map_err(written)?;
+    owner::redaction().document_with_words(&mut whole);
+    let mut document: Machine = serde_json::from_value(whole).map_err(written)?;
+    document.runtimes = document.runtimes.iter().map(redact_runtime).collect();
+    for value in document.inherited_env.values_mut() {
+        *value = last_component(value);
+    }
+    let mut text = serde_json::to_string_pretty(&document).map_err(written)?;
     text.push('\n');
     let path = dir.join(MACHINE_FILE);
     write_whole(dir, &path, text.as_bytes()).map_err(|e| failed(&e))?;

@@ -13,6 +13,8 @@ use crate::domain::types::{Bytes, Host, RenderNodes};
 
 use crate::system_root::{SystemRoot, file_name, read};
 
+use super::cgroup;
+
 /// Stands for such a value.
 const SECRET: &str = "(secret, not shown)";
 
@@ -23,7 +25,7 @@ pub(super) fn host(root: &SystemRoot) -> Host {
         system.refresh_cpu_list(CpuRefreshKind::nothing());
         system
     });
-    let (total, available) = system.as_ref().map(memory).unwrap_or_default();
+    let (total, available) = system.as_ref().map(|s| memory(s, root)).unwrap_or_default();
     Host {
         cpu: cpu_name(system.as_ref()),
         physical_cores: System::physical_core_count().ok().map(|n| n as u32),
@@ -50,16 +52,13 @@ fn cpu_name(system: Option<&System>) -> String {
     brand.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Total and available RAM; a container's limit counts where it is lower.
-fn memory(system: &System) -> (Bytes, Bytes) {
-    let total = system.total_memory();
-    let available = system.available_memory();
-    match system.cgroup_limits() {
-        Some(limits) if limits.total_memory < total => (
-            Bytes(limits.total_memory),
-            Bytes(available.min(limits.free_memory)),
-        ),
-        _ => (Bytes(total), Bytes(available)),
+/// Total and available RAM; a control group's limit counts where it is lower.
+fn memory(system: &System, root: &SystemRoot) -> (Bytes, Bytes) {
+    let total = Bytes(system.total_memory());
+    let available = Bytes(system.available_memory());
+    match cgroup::allowed(root).filter(|group| group.total < total) {
+        Some(group) => (group.total, available.min(group.free)),
+        None => (total, available),
     }
 }
 

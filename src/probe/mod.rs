@@ -2,6 +2,7 @@
 //!
 //! Raw facts only: grouping and judging are in `domain::machine`. What cannot be read is a status, never an error.
 
+mod cgroup;
 mod export;
 mod facts;
 mod fixture;

@@ -3,6 +3,7 @@
 use crate::engine::report::ConfirmationDocument;
 
 use super::figures::{self, StripFigure};
+use super::lab::{LabFigures, size_words};
 use super::page::{figure, section, table, text};
 use super::story::Story;
 
@@ -65,4 +66,27 @@ pub(super) fn screening(story: &Story) -> String {
         let chart = figure(&screening.ranking.scene(WIDTH));
         section("Screening", &screening.caption, &chart)
     })
+}
+
+/// What a kernel lab found.
+pub(super) fn lab(story: &Story) -> String {
+    let Some(document) = story.lab() else {
+        return String::new();
+    };
+    let figures = LabFigures::of(&document);
+    let curves = figure(&figures.curves.scene(WIDTH, size_words));
+    let mut html = section("Bandwidth against size", &figures.under, &curves);
+    for (format, ranking) in &figures.layouts {
+        let title = format!("Matrix times vector, {}", format.name());
+        let caption = "every layout at the largest size it was measured at";
+        html.push_str(&section(&title, caption, &figure(&ranking.scene(WIDTH))));
+    }
+    let queues = figures.queues.iter();
+    let mut charts: String = queues
+        .map(|(title, ranking)| captioned(title, "µs", &figure(&ranking.scene(WIDTH))))
+        .collect();
+    charts.push_str(&table(&figures.costs));
+    let verdict = figures.verdict.as_deref().unwrap_or_default();
+    html.push_str(&section("Queue families", verdict, &charts));
+    html
 }

@@ -1,12 +1,13 @@
-//! A session as a file, in the forms that are offered.
+//! A session as a file, in the forms that are offered: what was measured, and its profile to start servers with.
 
 use std::path::Path;
 
+use crate::domain::handover::Form;
 use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::JobError;
 
-use super::{Paths, csv, file, html};
+use super::{Paths, csv, file, handover, html};
 
 /// Form of a session's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +18,25 @@ pub enum Format {
     Json,
     /// One line per sample.
     Csv,
+    /// The profile, for another Flux.
+    Profile,
+    /// The profile, in a form that starts a server.
+    Start(Form),
 }
 
 impl Format {
-    /// Every form.
-    pub const ALL: [Self; 3] = [Self::Html, Self::Json, Self::Csv];
+    /// What was measured, in every form.
+    pub const MEASURED: [Self; 3] = [Self::Html, Self::Json, Self::Csv];
+    /// The profile, in every form.
+    pub const PROFILE: [Self; 7] = [
+        Self::Start(Form::Bash),
+        Self::Start(Form::Powershell),
+        Self::Start(Form::Preset),
+        Self::Start(Form::LlamaSwap),
+        Self::Start(Form::Systemd),
+        Self::Start(Form::Compose),
+        Self::Profile,
+    ];
 
     /// In words.
     pub const fn words(self) -> &'static str {
@@ -29,6 +44,13 @@ impl Format {
             Self::Html => "HTML report",
             Self::Json => "JSON",
             Self::Csv => "CSV",
+            Self::Profile => "Profile for another Flux",
+            Self::Start(Form::Bash) => "Bash script",
+            Self::Start(Form::Powershell) => "PowerShell script",
+            Self::Start(Form::Preset) => "llama-server preset",
+            Self::Start(Form::LlamaSwap) => "llama-swap configuration",
+            Self::Start(Form::Systemd) => "systemd user unit",
+            Self::Start(Form::Compose) => "Docker Compose file",
         }
     }
 
@@ -38,34 +60,63 @@ impl Format {
             Self::Html => "html",
             Self::Json => "json",
             Self::Csv => "csv",
+            Self::Profile => "profile.json",
+            Self::Start(Form::Bash) => "sh",
+            Self::Start(Form::Powershell) => "ps1",
+            Self::Start(Form::Preset) => "ini",
+            Self::Start(Form::LlamaSwap) => "llama-swap.yaml",
+            Self::Start(Form::Systemd) => "service",
+            Self::Start(Form::Compose) => "compose.yaml",
         };
         format!("flux-session-{session}.{ending}")
     }
 }
 
-/// The file's content; only the report shortens paths.
+/// The file's content; `port` is the one a server is started on. A profile for another Flux names nobody whatever
+/// `paths` says.
 ///
 /// # Errors
-/// As [`html`].
+/// As [`html`], [`handover::start`] and [`handover::shared`].
 pub fn document(
     evidence: &Evidence,
     format: Format,
+    port: Option<u16>,
     paths: &Paths,
-) -> Result<String, serde_json::Error> {
+) -> Result<String, JobError> {
+    let failed = |e: serde_json::Error| {
+        JobError::new("report", format!("the session cannot be written: {e}"))
+    };
     match format {
-        Format::Html => html(evidence, paths),
-        Format::Json => Ok(format!("{}\n", serde_json::to_string_pretty(evidence)?)),
-        Format::Csv => Ok(csv::samples(evidence.session.id, &evidence.runs)),
+        Format::Html => html(evidence, paths).map_err(failed),
+        Format::Json => serde_json::to_string_pretty(&paths.shown(evidence).map_err(failed)?)
+            .map(|text| text + "\n")
+            .map_err(failed),
+        Format::Csv => Ok(csv::samples(
+            evidence.session.id,
+            &paths.shown(evidence).map_err(failed)?.runs,
+        )),
+        Format::Profile => {
+            let hidden = Paths::shortened().redaction(evidence).map_err(failed)?;
+            handover::shared(evidence, &hidden.unwrap_or_default())
+        }
+        Format::Start(form) => {
+            let hidden = paths.redaction(evidence).map_err(failed)?;
+            handover::start(evidence, form, port, hidden.as_ref())
+        }
     }
 }
 
-/// Writes a session's file, over another one of that name: whoever asks has asked the user.
+/// Writes a session's file, over another one of that name: whoever asks has asked the user. The report hides home
+/// folders and names, all else is exact.
 ///
 /// # Errors
-/// There is no such session, the store cannot be read, the file cannot be written.
+/// There is no such session, the store cannot be read, the file cannot be written; as [`document`].
 pub fn export(session: i64, format: Format, path: &Path, ports: &Ports) -> Result<(), JobError> {
     let evidence = evidence(session, ports)?;
-    let content = document(&evidence, format, &Paths::shortened())
-        .map_err(|e| JobError::new("report", format!("the session cannot be written: {e}")))?;
+    let paths = match format {
+        Format::Html => Paths::shortened(),
+        _ => Paths::Full,
+    };
+    let content = document(&evidence, format, None, &paths)?;
     file::write(path, content.as_bytes(), true)
 }

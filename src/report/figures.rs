@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::chart::{
-    Align, Cell, CellState, IntervalRow, Intervals, Kind, Ranking, RankingRow, Role, Run,
+    Align, Cell, CellState, IntervalRow, Intervals, Kind, Ranked, Ranking, RankingRow, Role, Run,
     SampleRow, Samples, Strip, Table,
 };
 use crate::domain::stats::{Ordered, drift_pct};
@@ -348,6 +348,7 @@ pub fn screening(story: &Story) -> Option<ScreeningFigure> {
             "baseline"
         }
         .to_owned(),
+        of: Ranked::SETTINGS,
         rows,
         unit: unit.to_owned(),
     };

@@ -8,11 +8,9 @@ use crate::engine::message::JobError;
 /// Writes `content` to `path` through a temporary file beside it.
 ///
 /// # Errors
-/// The file exists and `replace` is not set; the folder cannot be written; the disk is full. Nothing is left behind.
+/// The file exists and `replace` is not set; it is a folder; the folder cannot be written; the disk is full. Nothing is left behind.
 pub fn write(path: &Path, content: &[u8], replace: bool) -> Result<(), JobError> {
-    if !replace && path.symlink_metadata().is_ok() {
-        return Err(exists(path));
-    }
+    refused(path, replace)?;
     let dir = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -36,6 +34,21 @@ pub fn write(path: &Path, content: &[u8], replace: bool) -> Result<(), JobError>
                 std::io::ErrorKind::AlreadyExists => exists(path),
                 _ => failed(e.error),
             })?;
+    }
+    Ok(())
+}
+
+/// A folder in the file's place, or a file that is not to be replaced.
+///
+/// # Errors
+/// Either is there.
+pub fn refused(path: &Path, replace: bool) -> Result<(), JobError> {
+    if path.is_dir() {
+        let headline = format!("this is a folder: {}", path.display());
+        return Err(JobError::new("failed", headline).hint("name a file in it"));
+    }
+    if !replace && path.symlink_metadata().is_ok() {
+        return Err(exists(path));
     }
     Ok(())
 }
@@ -72,6 +85,10 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"one");
         write(&path, b"two", true).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        for replace in [false, true] {
+            let folder = write(dir.path(), b"three", replace).unwrap_err();
+            assert!(folder.headline.starts_with("this is a folder: "));
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod export;
 pub mod figures;
 mod file;
 pub mod findings;
+mod handover;
+pub mod lab;
 mod page;
 mod paths;
 mod place;
@@ -16,7 +18,7 @@ mod story;
 use crate::engine::evidence::Evidence;
 
 pub use export::{Format, document, export};
-pub use file::write;
+pub use file::{refused, write};
 pub use paths::Paths;
 pub use place::{Rows, place};
 pub use story::{Outcome, Story};
@@ -33,6 +35,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         sections::verdict(&story),
         charts::confirmations(&story),
         charts::screening(&story),
+        charts::lab(&story),
         sections::clients(&story),
         sections::settings(&story),
         sections::not_saved(&story),

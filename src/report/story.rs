@@ -9,6 +9,7 @@ use crate::domain::search::{Confirmation, Objective, Refusal, Rejection};
 use crate::domain::text::{count, quantity, verdict_title};
 use crate::domain::types::{RunOutcome, Settings, Stage};
 use crate::engine::evidence::Evidence;
+use crate::engine::lab::LabDocument;
 use crate::engine::report::{
     AbDocument, ConfirmationDocument, TuneDocument, confirmation_document,
 };
@@ -34,6 +35,8 @@ pub enum Outcome {
     Tuned(Box<TuneDocument>),
     /// A comparison that came to a result.
     Compared(Box<AbDocument>),
+    /// A kernel lab.
+    Lab(Box<LabDocument>),
     /// It failed: headline, and what to do next.
     Failed(String, Option<String>),
     /// Cancelled.
@@ -69,6 +72,7 @@ impl<'a> Story<'a> {
         match &self.result {
             Outcome::Tuned(document) => document.sentence(),
             Outcome::Compared(document) => document.sentence(),
+            Outcome::Lab(document) => document.sentence(),
             Outcome::Failed(headline, _) => format!("Failed: {headline}"),
             Outcome::Cancelled => format!("Cancelled: no result, {} kept", count(runs, "run")),
             Outcome::Open => format!("Not finished: no result yet, {} so far", count(runs, "run")),
@@ -102,8 +106,18 @@ impl<'a> Story<'a> {
             Outcome::Tuned(document) => document.judgement(),
             Outcome::Compared(document) => document.judgement(),
             Outcome::Failed(_, hint) => hint.clone().unwrap_or_default(),
-            Outcome::Cancelled | Outcome::Open => String::new(),
+            Outcome::Lab(_) | Outcome::Cancelled | Outcome::Open => String::new(),
         }
+    }
+
+    /// What a kernel lab found, however it ended.
+    pub fn lab(&self) -> Option<LabDocument> {
+        let session = &self.evidence.session;
+        let end = session.end.as_ref()?;
+        let is_lab = session.begun.kind == SessionKind::Lab;
+        is_lab
+            .then(|| LabDocument::deserialize(&end.result).ok())
+            .flatten()
     }
 
     /// The search's result.
@@ -208,6 +222,8 @@ fn outcome(evidence: &Evidence) -> Outcome {
         Outcome::Failed(headline, read("hint"))
     };
     match (end.state, evidence.session.begun.kind) {
+        (SessionState::Done, SessionKind::Lab) => LabDocument::deserialize(&end.result)
+            .map_or_else(|_| failed(), |document| Outcome::Lab(Box::new(document))),
         (SessionState::Cancelled, _) => Outcome::Cancelled,
         (SessionState::Failed, _) => failed(),
         (SessionState::Done, SessionKind::Tune) => TuneDocument::deserialize(&end.result)

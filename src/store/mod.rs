@@ -3,6 +3,7 @@
 
 mod error;
 mod history;
+mod imports;
 mod lock;
 mod open;
 mod packed;
@@ -17,15 +18,16 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 
+use crate::domain::handover::SharedProfile;
 use crate::domain::placement::bandwidth::BandwidthProfile;
 use crate::domain::telemetry::{Reading, Windowed};
 use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
 use crate::ports::{
-    Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice, PortError, PortResult,
-    RunHead, Session, SessionEnd, SessionFilter, SessionPage, Store, StoredFit, StoredPlacement,
-    StoredRun, StoredVerdict,
+    ImportedProfile, Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice,
+    PortError, PortResult, RunHead, Session, SessionEnd, SessionFilter, SessionPage, Store,
+    StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
@@ -265,6 +267,15 @@ impl Store for SqliteStore {
 
     fn introductions(&self, profile: i64) -> PortResult<Vec<Introduction>> {
         self.read(|c| read::introductions(c, profile))
+    }
+
+    fn append_import(&self, at: Timestamp, profile: &SharedProfile) -> PortResult<i64> {
+        let profile = profile.clone();
+        self.write(move |tx| imports::append(tx, at, &profile))
+    }
+
+    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>> {
+        self.read(|c| imports::of_model(c, model_digest))
     }
 
     fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>> {

@@ -23,12 +23,13 @@ pub(super) const FILE: &str = "flux.db";
 /// Held while one Flux checks, sets aside or migrates, so that two starting at once do it in turn.
 const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 const STEPS: &[M] = &[
     M::up(SCRIPTS[0]),
@@ -36,9 +37,10 @@ const STEPS: &[M] = &[
     M::up(SCRIPTS[2]),
     M::up(SCRIPTS[3]),
     M::up(SCRIPTS[4]),
+    M::up(SCRIPTS[5]),
 ];
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 6;
 const _: () = assert!(
     STEPS.len() == FORMAT as usize && SCRIPTS.len() == FORMAT as usize,
     "one step per format"

@@ -8,6 +8,7 @@ use crate::ports::{Clock, TelemetrySource};
 
 use super::files::Files;
 use super::gpu::Gpu;
+use super::gpu_metrics::GpuMetrics;
 use super::sensor::{Parse, micro, of_255, plain, starred};
 
 /// Its name, as its monitors bear it.
@@ -21,13 +22,20 @@ const HEAT: [(Metric, &[&str]); 3] = [
 ];
 
 /// One of AMD's GPUs.
-pub struct AmdGpu(Gpu);
+pub struct AmdGpu {
+    gpu: Gpu,
+    metrics: GpuMetrics,
+}
 
 impl AmdGpu {
     /// Every one below the root.
     pub(super) fn open(files: &Files, clock: &Arc<dyn Clock>) -> Vec<Self> {
         let found = Gpu::find(files, clock, VENDOR_AMD, &[NAME]).into_iter();
-        found.map(|gpu| Self(with_sensors(gpu, files))).collect()
+        let with_sensors = |gpu: Gpu| Self {
+            metrics: GpuMetrics::look(files, &gpu.file("gpu_metrics")),
+            gpu: with_sensors(gpu, files),
+        };
+        found.map(with_sensors).collect()
     }
 }
 
@@ -70,21 +78,27 @@ impl TelemetrySource for AmdGpu {
     }
 
     fn sample(&mut self) -> Vec<(SeriesId, f64)> {
-        if self.0.is_quiet() {
+        if self.gpu.is_quiet() {
             return Vec::new();
         }
-        self.0.sample()
+        let mut found = self.gpu.sample();
+        let throttled = self.metrics.throttled();
+        found.extend(throttled.map(|held| (self.gpu.series(Metric::Throttled), f64::from(held))));
+        found
     }
 
     fn measuring(&mut self, measuring: bool) {
-        self.0.measuring(measuring);
+        self.gpu.measuring(measuring);
     }
 
     fn critical(&self) -> Vec<(SeriesId, f64)> {
-        self.0.critical()
+        self.gpu.critical()
     }
 
     fn absent(&self) -> Vec<AbsentSensor> {
-        self.0.absent()
+        let mut found = self.gpu.absent();
+        let reason = self.gpu.quiet().or_else(|| self.metrics.reason());
+        found.extend(reason.map(|reason| self.gpu.lost(Metric::Throttled, reason)));
+        found
     }
 }

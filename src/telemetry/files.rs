@@ -84,11 +84,21 @@ impl SensorFile {
     /// # Errors
     /// The driver refuses, for now or for good.
     pub fn read<T>(&mut self, parse: impl FnOnce(&str) -> T) -> io::Result<T> {
+        self.read_bytes(|bytes| {
+            let text = std::str::from_utf8(bytes);
+            Ok(parse(text.map_err(io::Error::other)?.trim()))
+        })?
+    }
+
+    /// What `parse` makes of its bytes now.
+    ///
+    /// # Errors
+    /// The driver refuses, for now or for good.
+    pub fn read_bytes<T>(&mut self, parse: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
         let mut page = [0; PAGE];
         self.0.rewind()?;
         let length = self.0.read(&mut page)?;
-        let text = std::str::from_utf8(&page[..length]);
-        Ok(parse(text.map_err(io::Error::other)?.trim()))
+        Ok(parse(&page[..length]))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Intel's GPUs on Linux: the drivers `i915` and `xe` count energy and tell no power (case C26).
+//! Intel's GPUs on Linux: the drivers `i915` and `xe` count energy and tell no power (case C26). Load and memory they
+//! tell of each program alone (`fdinfo`), of the whole GPU to `perf` and `debugfs`, which are for root.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,18 @@ const HEAT: [(Metric, &[&str]); 2] = [
     (Metric::MemoryTemperature, &["vram"]),
 ];
 
+/// What the drivers keep from a file.
+const NOT_TOLD: [(Metric, &str); 2] = [
+    (
+        Metric::GpuLoad,
+        "Intel's driver tells it of single programs and to `perf` alone",
+    ),
+    (
+        Metric::VramUsed,
+        "Intel's driver tells it of single programs and to root alone",
+    ),
+];
+
 /// One of Intel's GPUs.
 pub struct IntelGpu {
     gpu: Gpu,
@@ -52,11 +65,11 @@ impl IntelGpu {
         let energy = Counter::look(files, &COVERS.map(covering).concat(), None);
         let cap = |name| files.open(&gpu.monitor(name)).ok();
         let caps = Some(CAPS.into_iter().filter_map(cap).collect());
-        let clocks: Vec<_> = clock_files(&gpu, files)
-            .into_iter()
-            .map(|path| (path, plain as _))
-            .collect();
-        gpu.look(files, Metric::CoreClock, &clocks);
+        for (metric, places) in [(Metric::CoreClock, CLOCK), (Metric::Throttled, THROTTLE)] {
+            let paths = places.in_order(&gpu, files).into_iter();
+            let ways: Vec<_> = paths.map(|path| (path, plain as _)).collect();
+            gpu.look(files, metric, &ways);
+        }
         gpu.look_at_heat(files, &HEAT);
         gpu.look(
             files,
@@ -84,17 +97,35 @@ impl IntelGpu {
     }
 }
 
-/// The clock that the GPU runs at: of `xe`, of `i915` since Linux 5.19, and before.
-fn clock_files(gpu: &Gpu, files: &Files) -> Vec<PathBuf> {
-    let mut found = vec![gpu.file("tile0/gt0/freq0/act_freq")];
-    for card in files.list(gpu.file("drm")) {
-        let name = card.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("card") {
-            found.push(card.join("gt/gt0/rps_act_freq_mhz"));
-            found.push(card.join("gt_act_freq_mhz"));
+/// Where the drivers have a file of the graphics engine.
+struct Places {
+    xe: &'static str,
+    /// Below the card, the newest kernel's first.
+    i915: &'static [&'static str],
+}
+
+/// The clock that the GPU runs at: `i915` has its first place since Linux 5.19.
+const CLOCK: Places = Places {
+    xe: "tile0/gt0/freq0/act_freq",
+    i915: &["gt/gt0/rps_act_freq_mhz", "gt_act_freq_mhz"],
+};
+/// 1 while a limit of power, current or heat holds it down, whichever.
+const THROTTLE: Places = Places {
+    xe: "tile0/gt0/freq0/throttle/status",
+    i915: &["gt/gt0/throttle_reason_status"],
+};
+
+impl Places {
+    fn in_order(&self, gpu: &Gpu, files: &Files) -> Vec<PathBuf> {
+        let mut found = vec![gpu.file(self.xe)];
+        for card in files.list(gpu.file("drm")) {
+            let name = card.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with("card") {
+                found.extend(self.i915.iter().map(|place| card.join(place)));
+            }
         }
+        found
     }
-    found
 }
 
 impl TelemetrySource for IntelGpu {
@@ -133,6 +164,7 @@ impl TelemetrySource for IntelGpu {
         if let Some(reason) = self.energy.reason() {
             found.push(self.gpu.lost(Metric::Power, reason));
         }
+        found.extend(NOT_TOLD.map(|(metric, reason)| self.gpu.lost(metric, reason)));
         found
     }
 }

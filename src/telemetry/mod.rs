@@ -5,6 +5,7 @@ pub mod apple;
 mod counter;
 mod files;
 mod gpu;
+mod gpu_metrics;
 mod host;
 mod intel;
 #[cfg(any(windows, target_os = "macos", test))]

@@ -65,7 +65,8 @@ fn shown_with_table(ui: &mut Ui, id: &str, scene: &Scene) {
     }
 }
 
-fn numbers(ui: &mut Ui, table: &Table) {
+/// A chart's numbers, or any others.
+pub fn numbers(ui: &mut Ui, table: &Table) {
     let columns: Vec<Column> = table
         .columns
         .iter()

@@ -86,6 +86,11 @@ pub const ENTRIES: &[Entry] = &[
         Some(with(Modifiers::COMMAND, Key::Num5)),
     ),
     entry(
+        UiCommand::Go(Page::Lab),
+        "Go to Lab",
+        Some(with(Modifiers::COMMAND, Key::Num6)),
+    ),
+    entry(
         UiCommand::Go(Page::Settings),
         "Go to Settings",
         Some(with(Modifiers::COMMAND, Key::Comma)),
@@ -156,7 +161,7 @@ pub fn pressed(ctx: &Context) -> Vec<UiCommand> {
         .collect()
 }
 
-/// 1 to 5 alone, where no text is being typed.
+/// 1 to 6 alone, where no text is being typed.
 fn plain_page_keys(ctx: &Context) -> Option<UiCommand> {
     if ctx.text_edit_focused() {
         return None;
@@ -167,6 +172,7 @@ fn plain_page_keys(ctx: &Context) -> Option<UiCommand> {
         (Key::Num3, Page::Dashboard),
         (Key::Num4, Page::Placement),
         (Key::Num5, Page::History),
+        (Key::Num6, Page::Lab),
     ];
     keys.into_iter()
         .find(|(key, _)| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, *key)))

@@ -23,6 +23,7 @@ const PAGES: &[(Page, Icon, &str, &str)] = &[
     (Page::Dashboard, Icon::Dashboard, "Dashboard", "3"),
     (Page::Placement, Icon::Placement, "Placement", "4"),
     (Page::History, Icon::History, "History", "5"),
+    (Page::Lab, Icon::Lab, "Lab", "6"),
     (Page::Settings, Icon::Settings, "Settings", ","),
 ];
 

@@ -1,5 +1,13 @@
-//! A Vulkan instance that destroys itself, for those who read devices and those who measure them.
+//! Vulkan behind a safe interface, for those who read devices and those who measure them: an instance, devices, buffers,
+//! kernels and queues that destroy themselves, in the right order. All unsafe calls of computing are below this module.
 
+mod buffer;
+mod device;
+mod error;
+mod kernel;
+mod physical;
+mod query;
+mod queue;
 mod quiet;
 
 use std::collections::BTreeSet;
@@ -7,7 +15,16 @@ use std::ffi::CStr;
 
 use ash::vk;
 
+pub(crate) use buffer::{Buffer, Kind};
+pub(crate) use device::Gpu;
+pub(crate) use error::GpuError;
+pub(crate) use kernel::{Bound, Kernel, Shader};
+pub(crate) use physical::{Family, Physical, cards};
+pub(crate) use query::{Can, HeapBudget};
+pub(crate) use queue::Queue;
 pub(crate) use quiet::QuietStdout;
+#[cfg(test)]
+pub(crate) use {kernel::spirv, physical::Features};
 
 /// Why there is no instance.
 pub(crate) enum OpenError {

@@ -10,8 +10,10 @@ use serde::de::DeserializeOwned;
 use crate::bandwidth::vulkan::InProcess;
 use crate::bandwidth::{Devices, DevicesReport, DevicesRequest};
 use crate::domain::doctor::Facts;
+use crate::domain::lab::{Fault, FaultKind, LabEvent};
 use crate::domain::types::{Host, Machine, Runtime, VulkanReport, VulkanStatus};
-use crate::ports::{CancelToken, MachineProbe, PortResult};
+use crate::lab;
+use crate::ports::{CancelToken, Lab, LabRequest, MachineProbe, PortError, PortResult};
 use crate::probe::{MachineReader, vulkan};
 use crate::runtime::process::{EndReason, Ended, Event, Flow, Spec, run};
 
@@ -21,10 +23,17 @@ pub const VULKAN_REPORT: &str = "vulkan-report";
 /// The word that makes it measure the Vulkan devices, followed by the request as JSON.
 pub const VULKAN_BANDWIDTH: &str = "vulkan-bandwidth";
 
+/// The word that makes it run the kernel lab, followed by the request as JSON: one event a line, between whatever drivers
+/// print.
+pub const VULKAN_LAB: &str = "vulkan-lab";
+
 /// A driver that starts for the first time after an update takes seconds; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 /// As long again for the copies themselves, of which a slow card's take a second or two.
 const MEASURE_LIMIT: Duration = Duration::from_secs(40);
+
+/// A lab of a fast card takes a quarter of a minute; a lab that takes longer than this hangs somewhere.
+const LAB_LIMIT: Duration = Duration::from_mins(5);
 
 /// A `flux` to ask.
 #[derive(Debug, Clone)]
@@ -143,6 +152,93 @@ impl Devices for DevicesApart {
     }
 }
 
+/// The kernel lab in another `flux`.
+pub(super) struct LabApart(PathBuf);
+
+impl LabApart {
+    pub(super) fn new(flux: PathBuf) -> Self {
+        Self(flux)
+    }
+}
+
+impl Lab for LabApart {
+    fn measure(
+        &self,
+        request: &LabRequest,
+        cancel: &CancelToken,
+        tell: &mut dyn FnMut(LabEvent),
+    ) -> PortResult<()> {
+        let Ok(asked) = serde_json::to_string(request) else {
+            return lab::InProcess.measure(request, cancel, tell);
+        };
+        let mut spec = Spec::new(&self.0);
+        spec.args = vec![VULKAN_LAB.into(), asked.into()];
+        spec.time_limit = Some(LAB_LIMIT);
+        let mut told = 0;
+        let mut watch = |event: Event| {
+            // While Vulkan is asked, stdout goes where stderr does.
+            if let Event::Line(_, line) = event
+                && let Ok(event) = serde_json::from_str::<LabEvent>(line)
+            {
+                told += 1;
+                tell(event);
+            }
+            if cancel.is_cancelled() {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
+        };
+        let Ok(ended) = run(&spec, cancel, &mut watch) else {
+            return lab::InProcess.measure(request, cancel, tell);
+        };
+        match lab_end(&ended, told) {
+            LabEnd::Fine => Ok(()),
+            LabEnd::Fault(fault) => {
+                tell(LabEvent::Fault(fault));
+                Ok(())
+            }
+            LabEnd::Refused(why) => Err(PortError::new(why)),
+        }
+    }
+}
+
+/// How a lab's process ended.
+#[derive(Debug, PartialEq)]
+enum LabEnd {
+    /// By itself, or because nobody waits for it any more.
+    Fine,
+    /// The driver took it down.
+    Fault(Fault),
+    /// It could not begin: why.
+    Refused(String),
+}
+
+fn lab_end(ended: &Ended, told: usize) -> LabEnd {
+    let broken = |kind, how: &str| {
+        LabEnd::Fault(Fault {
+            kind,
+            detail: broken(how),
+        })
+    };
+    match (ended.reason, ended.signal, ended.exit_code) {
+        (EndReason::TimedOut, ..) => {
+            let how = format!("it did not end within {} s", LAB_LIMIT.as_secs());
+            broken(FaultKind::Timeout, &how)
+        }
+        (EndReason::Cancelled | EndReason::Stopped, ..) | (_, None, Some(0)) => LabEnd::Fine,
+        (_, Some(signal), _) => broken(FaultKind::Crash, &format!("it crashed (signal {signal})")),
+        (_, None, code) if told > 0 => {
+            let code = code.map_or_else(|| "unknown".to_owned(), |code| code.to_string());
+            broken(FaultKind::Crash, &format!("it ended with status {code}"))
+        }
+        _ => {
+            let said = ended.stderr.lines().find_map(|l| l.strip_prefix("error: "));
+            LabEnd::Refused(said.unwrap_or("the kernel lab could not begin").to_owned())
+        }
+    }
+}
+
 impl MachineProbe for VulkanApart {
     fn machine(&self) -> Machine {
         self.reader.machine_with(self.report())
@@ -214,6 +310,39 @@ mod tests {
             };
             assert!(detail.ends_with(how), "{detail}");
         }
+    }
+
+    #[test]
+    fn a_driver_that_takes_the_lab_down_is_a_fault_and_a_refusal_is_told() {
+        let crashed = lab_end(&ended(EndReason::Exited, Some(11), ""), 3);
+        let LabEnd::Fault(fault) = crashed else {
+            panic!("{crashed:?}")
+        };
+        assert_eq!(fault.kind, FaultKind::Crash);
+        assert!(
+            fault.detail.ends_with("it crashed (signal 11)"),
+            "{}",
+            fault.detail
+        );
+        let late = lab_end(&ended(EndReason::TimedOut, Some(9), ""), 3);
+        assert!(matches!(
+            late,
+            LabEnd::Fault(Fault {
+                kind: FaultKind::Timeout,
+                ..
+            })
+        ));
+        let refused = Ended {
+            exit_code: Some(1),
+            stderr: "MESA: warning\nerror: there is no GPU to measure\n".to_owned(),
+            ..ended(EndReason::Exited, None, "")
+        };
+        assert_eq!(
+            lab_end(&refused, 0),
+            LabEnd::Refused("there is no GPU to measure".to_owned())
+        );
+        let cancelled = ended(EndReason::Stopped, Some(9), "");
+        assert_eq!(lab_end(&cancelled, 3), LabEnd::Fine);
     }
 
     #[test]

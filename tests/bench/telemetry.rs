@@ -8,8 +8,10 @@
 )]
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
+#[path = "../support/captured.rs"]
+mod captured;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,13 +23,14 @@ use flux::probe::SystemRoot;
 use flux::telemetry::Sensors;
 use flux::telemetry::nvml::{Answers as _, Library, Question};
 
+use captured::{OF_KERNEL, fixture};
+
 /// Most one reading may take, milliseconds, of 99 in 100.
 const BOUND_MS: f64 = 1.0;
 /// Readings of each source: the 99th percentile then rests on a hundred.
 const READINGS: usize = 10_000;
 /// Between the sampler's readings.
 const INTERVAL: Duration = Duration::from_millis(250);
-const TREES: &str = "tests/fixtures/telemetry";
 
 struct SystemClock(Instant);
 
@@ -56,15 +59,8 @@ fn main() {
         "machine", "source", "readings", "p50", "p99", "bound"
     );
     let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
-    let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join(TREES);
-    for name in [
-        "rx580",
-        "navi21",
-        "apu-phoenix",
-        "arc-b580",
-        "laptop-hybrid",
-    ] {
-        let sensors = Sensors::new(SystemRoot::at(trees.join(name)), Arc::clone(&clock));
+    for name in OF_KERNEL {
+        let sensors = Sensors::new(SystemRoot::at(fixture(name)), Arc::clone(&clock));
         let sources = sensors.sources().into_iter();
         for source in sources.filter(|source| source.name() != HOST) {
             measure(name, source);

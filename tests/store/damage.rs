@@ -50,7 +50,7 @@ fn a_newer_database_is_refused_and_untouched() {
             assert_eq!(
                 error.headline,
                 format!(
-                    "this database was made by a newer Flux (format 7, this one knows 5): {}",
+                    "this database was made by a newer Flux (format 7, this one knows 6): {}",
                     path.display()
                 )
             );

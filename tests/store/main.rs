@@ -206,11 +206,12 @@ fn evidence_is_never_changed() {
              INSERT INTO telemetry_data (block, packed) VALUES (1, x'');
              INSERT INTO placements (at, fingerprint, model_digest, document) SELECT 0, hash, 'm', '{}' FROM fingerprints;
              INSERT INTO bandwidths (fingerprint, measured_at, document) SELECT hash, 0, '{}' FROM fingerprints;
+             INSERT INTO imports (imported_at, model_digest, document) VALUES (0, 'm', '{}');
              INSERT INTO fits (fingerprint, created_at, document) SELECT hash, 0, '{}' FROM fingerprints;",
         )
         .unwrap();
     let mut tables = tables(&shell);
-    assert_eq!(tables.len(), 25);
+    assert_eq!(tables.len(), 26);
     // Counted from the others: no evidence.
     tables.retain(|table| table != "session_totals");
     for table in tables {
@@ -325,7 +326,7 @@ fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
     assert_filled(&store, &ids);
     // Two valid runs of three and one repetitions.
     assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
-    assert_eq!((version(), rows(&path)), (5, before));
+    assert_eq!((version(), rows(&path)), (6, before));
     store.set_deleted(1, true, Timestamp(1)).unwrap();
     assert_eq!(store.profiles().unwrap(), []);
     store.set_deleted(1, false, Timestamp(2)).unwrap();

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use flux::domain::placement::assignment::{ContextParams, HostTensors, Placement};
-use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::devices::{CpuLayout, HostMemory, Memories, OffloadDevice};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
 use flux::domain::placement::memory::{Corrections, DeviceMemory, memory};
 use flux::domain::types::{Backend, Bytes};
@@ -38,6 +38,7 @@ pub fn row(line: &str) -> Row {
                 .collect(),
             tensor_split: Vec::new(),
             kv_on_host: f[9] == "1",
+            no_repack: false,
         },
         context: ContextParams {
             context: f[5].parse().unwrap(),
@@ -66,12 +67,18 @@ pub fn device(id: &str, backend: Backend, gib: u64) -> OffloadDevice {
 }
 
 pub fn machine(devices: Vec<OffloadDevice>) -> Memories {
+    let layout = if devices.is_empty() {
+        CpuLayout::without_devices("x86_64")
+    } else {
+        CpuLayout::File
+    };
     Memories {
         devices,
         host: HostMemory {
             total: Bytes(64 << 30),
             usable: Bytes(64 << 30),
             used_by_others: Bytes(0),
+            layout,
         },
     }
 }

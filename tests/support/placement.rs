@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use flux::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::devices::{CpuLayout, HostMemory, Memories, OffloadDevice};
 use flux::domain::placement::layout::ModelLayout;
 use flux::domain::types::{Backend, Bytes};
 use flux::gguf::GgufModels;
@@ -52,6 +52,7 @@ pub fn memories(devices: Vec<OffloadDevice>, ram: Bytes) -> Memories {
             total: ram,
             usable: ram,
             used_by_others: Bytes(0),
+            layout: CpuLayout::File,
         },
     }
 }

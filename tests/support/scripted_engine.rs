@@ -369,6 +369,7 @@ impl Desk {
             store: store.clone(),
             telemetry: Arc::new(OneSensor),
             bandwidth: Arc::new(FixedBandwidth),
+            lab: Arc::new(flux::lab::InProcess),
             space: Arc::new(SpaceFile::open(&bed.data).0),
             settings: Arc::new(SettingsFile::new(&bed.data)),
             clock: Arc::new(RealClock(Instant::now())),

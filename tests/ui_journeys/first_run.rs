@@ -40,6 +40,14 @@ fn from_a_first_run_to_a_saved_profile_and_its_command() {
         command.contains("llama-server") && command.contains("--flash-attn on"),
         "{command}"
     );
+    // And to where servers are started from.
+    let script = desk.bed.fake.scratch().join("start.sh");
+    stage.dialogs.answer(&script);
+    stage.click("Export");
+    stage.click("Bash script…");
+    stage.must_show("Written to ");
+    let script = std::fs::read_to_string(script).unwrap();
+    assert!(script.contains("--flash-attn on"), "{script}");
 }
 
 #[test]

@@ -56,6 +56,12 @@ pub struct Plan {
     /// Processes per arm of each confirmation
     #[arg(long, value_name = "N", requires = "bench", value_parser = clap::value_parser!(u32).range(3..=MAX_COUNT))]
     pub processes: Option<u32>,
+    /// Tokens of the prompt test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of the generation test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub gen_tokens: Option<u32>,
     /// Another machine.
     #[command(flatten)]
     pub machine: MachineArg,

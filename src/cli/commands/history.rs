@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use crate::cli::args::{Export, ExportFormat, History, Show};
-use crate::cli::error::CliResult;
+use crate::cli::args::{Export, History, Show};
+use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::{history, session};
 use crate::domain::text::clean;
-use crate::engine::evidence::evidence;
+use crate::engine::evidence::{Evidence, evidence};
+use crate::ports::{Notice, NoticeLevel};
 use crate::report;
 use crate::report::{Format, Paths, document};
 
@@ -34,17 +35,43 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
     })
 }
 
+/// A script that names a file which is gone starts nothing.
+fn tell_missing(format: Format, evidence: &Evidence, output: &Output) {
+    let Format::Start(_) = format else {
+        return;
+    };
+    let begun = &evidence.session.begun;
+    let server = begun.runtime.server.iter();
+    for path in server.chain(&begun.model.parts).filter(|p| !p.exists()) {
+        output.notice(&Notice {
+            level: NoticeLevel::Warning,
+            code: "file-gone".to_owned(),
+            text: format!(
+                "there is no such file any more: {}",
+                clean(&path.display().to_string())
+            ),
+        });
+    }
+}
+
 /// Exports a session.
 ///
 /// # Errors
 /// As `show`; the file exists or cannot be written.
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
+    if args.port.is_some() && !matches!(args.format.into(), Format::Start(_)) {
+        return Err(CliError::usage(
+            "--port goes with a format that starts a server",
+        ));
+    }
     let evidence = evidence(args.id, &place.look_back(output)?)?;
-    let format = match args.format {
-        ExportFormat::Json => Format::Json,
-        ExportFormat::Csv => Format::Csv,
+    let paths = if args.redact {
+        Paths::shortened()
+    } else {
+        Paths::Full
     };
-    let text = document(&evidence, format, &Paths::Full)?;
+    let text = document(&evidence, args.format.into(), args.port, &paths)?;
+    tell_missing(args.format.into(), &evidence, output);
     let Some(path) = &args.output else {
         return print(&text);
     };

@@ -5,6 +5,8 @@ mod compare;
 mod desktop;
 mod doctor;
 mod history;
+mod import;
+mod lab;
 mod models;
 mod monitor;
 mod open;
@@ -45,11 +47,14 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::History(args) => history::list(&args, &place, output),
         Action::Show(args) => history::show(&args, &place, output),
         Action::Export(args) => history::export(&args, &place, output),
+        Action::Import(args) => import::run(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
         Action::Monitor(args) => monitor::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
+        Action::Lab(args) => lab::run(args, &place, output),
+        Action::VulkanLab { request } => lab::apart(&request),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
     }
 }

@@ -17,6 +17,7 @@ use crate::domain::machine;
 use crate::domain::text::clean;
 use crate::engine::telemetry::Tick;
 use crate::engine::{Engine, Ports};
+use crate::report::refused;
 
 use super::open::Place;
 
@@ -135,14 +136,14 @@ impl Shown {
     fn show(&mut self, tick: &Tick) -> CliResult<bool> {
         let news = self.view.take(tick);
         if matches!(self.mode, Mode::Lines | Mode::Other) {
-            for line in &news {
+            for line in news.iter().flatten() {
                 self.steps.step(line);
             }
         }
         let text = match self.mode {
             Mode::Live => self.frame(),
             Mode::Lines => self.view.line(tick),
-            Mode::Json => json_line(tick, !news.is_empty())?,
+            Mode::Json => json_line(tick, news.is_some())?,
             Mode::Other => String::new(),
         };
         let csv = self.csv.as_mut();
@@ -200,18 +201,10 @@ impl Shown {
 }
 
 fn created(path: &Path, replace: bool) -> CliResult<File> {
+    refused(path, replace)?;
     let mut options = File::options();
-    options.write(true);
-    if replace {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    options.open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => {
-            CliError::failed(format!("the file exists already: {}", path.display()))
-                .hint("choose another name, or replace it with --force")
-        }
-        _ => CliError::failed(format!("cannot write {}", path.display())).cause(e),
-    })
+    options.write(true).create(true).truncate(true);
+    options
+        .open(path)
+        .map_err(|e| CliError::failed(format!("cannot write {}", path.display())).cause(e))
 }

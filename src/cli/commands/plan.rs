@@ -49,6 +49,8 @@ fn request(args: Plan) -> PlanRequest {
         learn_from: args.learn_from,
         predict: args.predict,
         processes: args.processes,
+        prompt_tokens: args.prompt_tokens,
+        generated_tokens: args.gen_tokens,
         ..PlanRequest::new(args.model)
     }
 }

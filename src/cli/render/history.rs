@@ -30,7 +30,10 @@ pub fn list(sessions: &[SessionLine], style: Style) -> String {
             kind(session.kind, session.simulated),
             clean(&session.model),
             clean(&session.runtime),
-            session.goal.to_string(),
+            match session.kind {
+                SessionKind::Lab => String::new(),
+                _ => session.goal.to_string(),
+            },
             session.runs.to_string(),
             state(session.state).to_owned(),
             session

@@ -5,6 +5,7 @@ pub mod comparison;
 pub mod doctor;
 pub mod explain;
 pub mod history;
+pub mod lab;
 pub mod models;
 pub mod monitor;
 pub mod placement;

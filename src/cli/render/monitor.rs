@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::error::CliResult;
 use crate::cli::output::Style;
 use crate::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId, Summary};
-use crate::domain::text::{clean, count, reading_words, span};
+use crate::domain::text::{clean, count, metric_words, reading_words, span};
 use crate::domain::types::Timestamp;
 use crate::engine::telemetry::Tick;
 
@@ -65,8 +65,8 @@ impl View {
         }
     }
 
-    /// Takes a tick in; the sensors that have turned out to be absent, in words.
-    pub fn take(&mut self, tick: &Tick) -> Vec<String> {
+    /// Takes a tick in; where the absent sensors are others than before, those that have become so, in words.
+    pub fn take(&mut self, tick: &Tick) -> Option<Vec<String>> {
         self.ticks += 1;
         if self.costs_ms.len() == COSTS {
             self.costs_ms.pop_front();
@@ -92,22 +92,18 @@ impl View {
             numbers.mean += (value - numbers.mean) / seen.count;
             numbers.last = value;
         }
-        if Arc::ptr_eq(&self.absent, &tick.absent) {
-            return Vec::new();
+        if self.ticks > 1 && self.absent == tick.absent {
+            return None;
         }
         let before = std::mem::replace(&mut self.absent, Arc::clone(&tick.absent));
         let new = tick.absent.iter().filter(|a| !before.contains(a));
-        new.map(|a| self.absent_words(a)).collect()
+        Some(new.map(|a| self.absent_words(a)).collect())
     }
 
     fn absent_words(&self, absent: &AbsentSensor) -> String {
         let source = clean(self.names.of(&absent.series.source));
-        let what = absent.series.metric.title();
-        format!(
-            "{source}: no {}: {}",
-            what.to_lowercase(),
-            clean(&absent.reason)
-        )
+        let what = metric_words(absent.series.metric);
+        format!("{source}: no {what}: {}", clean(&absent.reason))
     }
 
     /// Sampling itself: `sampling costs p50 0.04 ms, p99 0.09 ms a tick, 12 ticks`.
@@ -130,7 +126,11 @@ impl View {
     /// The table, no wider and no higher than told.
     pub fn table(&self, style: Style, width: usize, height: usize) -> Vec<String> {
         let every = span(self.interval_ms as f64 / 1e3);
-        let mut text = format!("Every {every} · {} · Ctrl-C ends\n", self.cost_words());
+        let [p50, p99] = self.cost_ms();
+        let ticks = count(self.ticks, "tick");
+        let mut text = format!(
+            "Every {every} · sampling costs {p50:.2} ms, p99 {p99:.2} ms · {ticks} · Ctrl-C ends\n"
+        );
         let columns = ["", "now", "least", "mean", "most"];
         let mut source = None;
         let mut table = Table::new(&[("", Align::Left); 0]);
@@ -151,7 +151,7 @@ impl View {
             let _ = writeln!(text, "{}", style.heading("Not readable"));
         }
         for absent in self.absent.iter() {
-            let _ = writeln!(text, "  {}", self.absent_words(absent));
+            text.push_str(&wrapped(&self.absent_words(absent), width));
         }
         let mut lines: Vec<String> = text.lines().map(|line| cut(line, width)).collect();
         if lines.len() > height {
@@ -216,6 +216,23 @@ impl View {
             parts.join(" · ")
         )
     }
+}
+
+/// A paragraph in lines that fit, the first of them indented by two and the others by four.
+fn wrapped(words: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut line = " ".to_owned();
+    for word in words.split(' ') {
+        // A line may fill all columns but the last: see `cut`.
+        if line.chars().count() + 1 + word.chars().count() >= width && line.trim() != "" {
+            text.push_str(&line);
+            text.push('\n');
+            "   ".clone_into(&mut line);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &line + "\n"
 }
 
 /// The start of a line that fits.
@@ -342,16 +359,16 @@ mod tests {
     fn the_table_has_every_gpu_the_host_the_cost_and_what_is_absent() {
         let mut view = view();
         let said = view.take(&tick(0, 81.0, 40));
-        assert_eq!(said, ["RX 580: no fan: not supported by this GPU"]);
+        assert_eq!(said.unwrap(), ["RX 580: no fan: not supported by this GPU"]);
         view.take(&tick(250, 121.0, 90));
         let lines = view.table(Style::PLAIN, 200, 40).join("\n");
         let expected = "\
-Every 250 ms · sampling costs p50 0.04 ms, p99 0.09 ms a tick, 2 ticks · Ctrl-C ends
+Every 250 ms · sampling costs 0.04 ms, p99 0.09 ms · 2 ticks · Ctrl-C ends
 RX 580 (0000:01:00.0)
-                 now  least   mean   most
-  Power        121 W   81 W  101 W  121 W
-  Energy     12346 J
-  Throttled      yes          50 %
+                  now  least   mean   most
+  Power         121 W   81 W  101 W  121 W
+  Energy      12346 J
+  Throttling      yes          50 %
 0000:02:00.0
            now  least   mean   most
   Power  9.5 W  9.5 W  9.5 W  9.5 W
@@ -367,7 +384,49 @@ Not readable
             short.iter().take(3).all(|l| l.chars().count() < 20),
             "{short:?}"
         );
-        assert_eq!(short[3], "… 11 more lines: make the window higher");
+        assert_eq!(short[3], "… 13 more lines: make the window higher");
+    }
+
+    /// A GPU that wakes has fewer absent sensors than before: readers of the documents are to hear of it.
+    #[test]
+    fn absent_sensors_are_told_whenever_they_are_others() {
+        let mut view = view();
+        let mut now = tick(0, 81.0, 40);
+        assert!(view.take(&now).is_some());
+        assert_eq!(view.take(&now), None);
+        now.absent = [].into();
+        assert_eq!(view.take(&now), Some(Vec::new()));
+        assert_eq!(view.take(&now), None);
+    }
+
+    /// 80 columns show all of the head and of every reason.
+    #[test]
+    fn nothing_is_cut_in_the_usual_terminal() {
+        let mut view = view();
+        let mut now = tick(0, 81.0, 40);
+        now.absent = [AbsentSensor {
+            series: series(HOST, Metric::CpuPower),
+            reason: "no permission: `sudo chmod a+r /sys/class/powercap/intel-rapl:0/energy_uj` \
+                allows it until the next start"
+                .to_owned(),
+        }]
+        .into();
+        for _ in 0..9_999 {
+            view.take(&now);
+        }
+        let lines = view.table(Style::PLAIN, 80, 40);
+        assert!(
+            lines
+                .iter()
+                .all(|l| l.chars().count() < 80 && !l.contains('…'))
+        );
+        assert_eq!(
+            lines[lines.len() - 2..],
+            [
+                "  Processor and memory: no CPU power: no permission: `sudo chmod a+r",
+                "    /sys/class/powercap/intel-rapl:0/energy_uj` allows it until the next start",
+            ]
+        );
     }
 
     #[test]
@@ -391,7 +450,7 @@ Not readable
         view.take(&tick);
         assert_eq!(
             view.line(&tick),
-            "14:12:00.250Z  RX 580: Power 81 W, Energy 12346 J, Throttled no · 0000:02:00.0: Power 9.5 W · \
+            "14:12:00.250Z  RX 580: Power 81 W, Energy 12346 J, Throttling no · 0000:02:00.0: Power 9.5 W · \
              Processor and memory: CPU load 18 % · sampling 0.04 ms\n"
         );
         let csv = csv_head() + &csv_lines(&tick);

@@ -43,7 +43,8 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
             "-m".to_owned(),
             document.model.path.display().to_string(),
         ];
-        args.extend(chosen.args.server.iter().cloned());
+        let measured = document.bench.as_ref().map(|b| &b.args);
+        args.extend(measured.unwrap_or(&chosen.args.server).iter().cloned());
         let command = shell_command(&document.machine.env, &args);
         let _ = writeln!(text, "\n{}\n  {command}", style.heading("Command"));
     }
@@ -99,11 +100,18 @@ fn streams(document: &PlanDocument) -> String {
         .constants
         .iter()
         .find(|c| c.name == "disk_bandwidth");
+    let chosen = document.chosen.as_ref();
+    let kept = match chosen {
+        Some(c) if c.args.server.iter().any(|a| a == "--no-repack") => {
+            "; --no-repack, or llama.cpp would copy them into memory that it does not have"
+        }
+        _ => "",
+    };
     let rate = disk.and_then(|c| Some((c.value?, status(c.status))));
     let rate = rate.map_or_else(String::new, |(value, status)| {
         format!(", at {} GB/s ({status})", self::rate(value))
     });
-    format!("Weights do not fit in RAM: they are read from the disk for every token{rate}")
+    format!("Weights do not fit in RAM: they are read from the disk for every token{rate}{kept}")
 }
 
 /// `16 benchmarks: 10 of Qwen3 30B A3B, 6 of Qwen3 4B`; of one model the number alone.
@@ -240,6 +248,9 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
             clean(&settings_words(&confirmation.baseline)),
             clean(&confirmation.reason)
         );
+    }
+    if !bench.reason.is_empty() {
+        let _ = writeln!(text, "Result: {}", clean(&bench.reason));
     }
     if let Some(profile) = bench.profile {
         let _ = writeln!(

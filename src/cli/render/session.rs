@@ -11,8 +11,9 @@ use crate::domain::text::{
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
+use crate::engine::lab::LabDocument;
 use crate::engine::report::LiveDocument;
-use crate::ports::{Session, SessionState, StoredRun, StoredVerdict};
+use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
 use super::comparison;
@@ -22,7 +23,11 @@ use super::table::pairs;
 /// The session as text; `raw` adds what every process printed.
 pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     let mut text = head(&evidence.session, style);
-    let _ = writeln!(text, "\n{}", style.heading("Runs"));
+    if evidence.session.begun.kind == SessionKind::Lab {
+        text.push_str(&lab(&evidence.session, style));
+    } else {
+        let _ = writeln!(text, "\n{}", style.heading("Runs"));
+    }
     for run in &evidence.runs {
         text.push_str(&self::run(run));
         if raw {
@@ -41,6 +46,15 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     text
 }
 
+/// What a lab found before it ended, however it did.
+fn lab(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| end.result.clone());
+    let lab = result.and_then(|result| serde_json::from_value::<LabDocument>(result).ok());
+    lab.map_or_else(String::new, |lab| {
+        format!("\n{}", super::lab::full(&lab, style))
+    })
+}
+
 fn head(session: &Session, style: Style) -> String {
     let begun = &session.begun;
     let title = format!(
@@ -48,6 +62,14 @@ fn head(session: &Session, style: Style) -> String {
         session.id,
         kind(begun.kind, begun.simulated)
     );
+    if begun.kind == SessionKind::Lab {
+        let rows = [
+            ("Began", moment(begun.started_at)),
+            ("Fingerprint", begun.fingerprint.hash.clone()),
+            ("Flux", clean(&begun.flux_version)),
+        ];
+        return format!("{}\n{}", style.heading(&title), pairs(&rows, 2));
+    }
     let rows = [
         ("Began", moment(begun.started_at)),
         (

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::machine::{Gpu, gpus};
 use crate::domain::telemetry::around::BUSY_DEVICE_PCT;
 use crate::domain::telemetry::{HOST, Metric};
+use crate::domain::text::metric_words;
 use crate::domain::types::{Bytes, Machine};
 
 use super::{Facts, Finding, Level};
@@ -43,7 +44,7 @@ fn heat(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
     let near = facts.critical.iter().filter_map(|(series, critical)| {
         let (_, now) = facts.readings.iter().find(|(s, _)| s == series)?;
         (critical - now < HEADROOM_C).then(|| {
-            let (place, gpu) = (series.metric.title().to_lowercase(), name(&series.source, gpus));
+            let (place, gpu) = (metric_words(series.metric), name(&series.source, gpus));
             Finding::new(
                 Level::Warning,
                 "gpu-hot",
@@ -149,18 +150,18 @@ fn absent(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
     by_reason
         .into_iter()
         .map(|((source, reason), metrics)| {
-            let titles: Vec<&str> = metrics.iter().map(|metric| metric.title()).collect();
+            let what: Vec<_> = metrics.iter().map(|m| metric_words(*m)).collect();
             let power = metrics.iter().any(|metric| metric.unit() == "W");
             let advice = if power {
                 "nothing to do for speed; as long as it is not told, tokens per joule stay unknown"
             } else {
                 "nothing to do: what is not told is left out"
             };
-            let (gpu, titles) = (name(source, gpus), titles.join(", "));
+            let (gpu, what) = (name(source, gpus), what.join(", "));
             Finding::new(
                 Level::Info,
                 "sensor-absent",
-                format!("{gpu} does not tell {titles}: {reason}"),
+                format!("{gpu} does not tell {what}: {reason}"),
                 advice,
             )
         })
@@ -340,8 +341,8 @@ mod tests {
         assert_eq!(
             titles,
             [
-                format!("{name} does not tell Power: always 0 W, even at work"),
-                format!("{name} does not tell Hot spot, Memory temperature: not offered"),
+                format!("{name} does not tell power: always 0 W, even at work"),
+                format!("{name} does not tell hot spot, memory temperature: not offered"),
                 "the processor does not tell CPU power: no permission".to_owned(),
             ]
         );

@@ -38,6 +38,9 @@ pub struct Placement {
     pub tensor_split: Vec<f64>,
     /// `-nkvo`: the KV cache stays in RAM.
     pub kv_on_host: bool,
+    /// `--no-repack`: the CPU backend computes with weights as they are in the file, and RAM need not hold them all.
+    #[serde(default)]
+    pub no_repack: bool,
 }
 
 /// The context a placement is judged for (`llama_context_params`).
@@ -229,6 +232,9 @@ impl fmt::Display for Placement {
         }
         if self.kv_on_host {
             words.push("nkvo=1".to_owned());
+        }
+        if self.no_repack {
+            words.push("repack=0".to_owned());
         }
         if words.is_empty() {
             words.push("stock".to_owned());

@@ -19,6 +19,8 @@ pub enum Path {
     DiskBuffered,
     /// Copying inside a device's memory; each byte is read and written, both count.
     DeviceCopy,
+    /// Reading a device's memory by the kernel lab's fastest kernel: what decoding can get at best.
+    DeviceRead,
     /// Host to device.
     Upload,
     /// Device to host.

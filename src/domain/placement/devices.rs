@@ -35,6 +35,52 @@ pub struct HostMemory {
     pub usable: Bytes,
     /// What other programs use now.
     pub used_by_others: Bytes,
+    /// How the CPU backend lays out weights that it computes with itself.
+    #[serde(default)]
+    pub layout: CpuLayout,
+}
+
+/// Layouts of weights in the CPU backend (`ggml_repack_get_optimal_repack_type` of ggml-cpu/repack.cpp). A weight it
+/// repacks is copied out of the file into memory of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuLayout {
+    /// As in the file: an offload device is there, and the CPU's weights must stay readable for it.
+    #[default]
+    File,
+    /// Repacked for AVX2, which every x86-64 processor that llama.cpp is built for has.
+    Avx2,
+    /// Repacked for NEON with dot products.
+    Neon,
+}
+
+impl CpuLayout {
+    /// The layout of a processor architecture (`x86_64`, `aarch64`) without offload devices.
+    pub fn without_devices(arch: &str) -> Self {
+        match arch {
+            "x86_64" => Self::Avx2,
+            "aarch64" => Self::Neon,
+            _ => Self::File,
+        }
+    }
+
+    /// Is a matrix of this type and so many rows repacked? Types that only AVX-512 repacks count for AVX2: more memory
+    /// than is taken is the safe side.
+    pub fn repacks(self, kind: &str, rows: u64) -> bool {
+        let kinds: &[&str] = match self {
+            Self::File => &[],
+            Self::Avx2 => &["Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4"],
+            Self::Neon => &[
+                "Q1_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4",
+            ],
+        };
+        let group = match kind {
+            "Q1_0" | "Q8_0" => 4,
+            "Q4_0" | "IQ4_NL" | "MXFP4" if self == Self::Neon => 4,
+            _ => 8,
+        };
+        kinds.contains(&kind) && rows.is_multiple_of(group)
+    }
 }
 
 /// Every memory of the machine, in the runtime's order of devices.

@@ -36,6 +36,9 @@ pub enum RuleError {
     /// No tensor has such a name (case C39).
     #[error("the rule {0} matches no tensor of the model")]
     Nothing(String),
+    /// Older builds' llama-bench always repacks.
+    #[error("this build's {0} cannot leave weights as they are in the file: it has no --repack")]
+    Repacks(&'static str),
 }
 
 impl Rule {
@@ -154,8 +157,21 @@ pub fn args(
             Tool::Server => args.push("-nkvo".to_owned()),
         }
     }
+    if placement.no_repack {
+        args.extend(no_repack(known)?);
+    }
     if known.tool == Tool::Server && known.flags.contains("--fit") {
         args.extend(["--fit".to_owned(), "off".to_owned()]);
     }
     Ok(args)
+}
+
+fn no_repack(known: Known<'_>) -> Result<Vec<String>, RuleError> {
+    let words: &[&str] = match known.tool {
+        Tool::Bench if known.flags.contains("--repack") => &["--repack", "0"],
+        Tool::Server if known.flags.contains("--no-repack") => &["--no-repack"],
+        Tool::Bench => return Err(RuleError::Repacks("llama-bench")),
+        Tool::Server => return Err(RuleError::Repacks("llama-server")),
+    };
+    Ok(words.iter().map(|w| (*w).to_owned()).collect())
 }

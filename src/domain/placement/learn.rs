@@ -13,6 +13,7 @@ use super::devices::Memories;
 use super::fit::Observation;
 use super::footprint::Footprint;
 use super::layout::{ModelLayout, TensorClass};
+use super::memory::repacked_bytes;
 use super::speed::{Setting, work};
 
 /// Records turned into observations, and why others were left out.
@@ -92,6 +93,7 @@ fn observation(
         homes: &homes,
         context: &context,
         memories,
+        repacked: repacked_bytes(layout, &placement, memories) as f64,
     };
     let run = record.get("run").and_then(Value::as_str);
     let name = run.map_or_else(|| placement.to_string(), str::to_owned);
@@ -185,8 +187,12 @@ pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, Stri
                 .to_owned(),
         );
     }
+    let no_repack = record.get("repack").and_then(Value::as_bool) == Some(false);
     if text("devices") == "none" {
-        return Ok(Placement::cpu_only());
+        return Ok(Placement {
+            no_repack,
+            ..Placement::cpu_only()
+        });
     }
     let mut host_tensors = Vec::new();
     let rules = text("tensor_buft_overrides");
@@ -206,6 +212,7 @@ pub fn placement(record: &Value, layout: &ModelLayout) -> Result<Placement, Stri
         host_tensors,
         tensor_split: if one { Vec::new() } else { split },
         kv_on_host: number(record, "no_kv_offload") == Some(1),
+        no_repack,
     })
 }
 

@@ -162,6 +162,8 @@ pub struct Setting<'a> {
     pub context: &'a ContextParams,
     /// The machine's memories.
     pub memories: &'a Memories,
+    /// Bytes of weights in RAM that the process holds a repacked copy of.
+    pub repacked: f64,
 }
 
 /// Tokens per second predicted for `test`; `None` where nothing is known of what it takes.
@@ -378,16 +380,17 @@ impl Setting<'_> {
 
     /// Share of the weights in RAM that must come from the disk each time, because RAM does not hold them all: pages are
     /// dropped in the order they will be needed again, so that a dense model is read anew for every token (case C38); of
-    /// experts, which are drawn at random, what RAM holds is spared.
+    /// experts, which are drawn at random, what RAM holds is spared. Repacked weights stay where they are.
     pub fn missing_share(&self) -> f64 {
-        let bytes = self.model.host_bytes(self.homes);
-        let room = self.memories.host.usable.0 as f64;
+        let all = self.model.host_bytes(self.homes);
+        let bytes = all - self.repacked;
+        let room = (self.memories.host.usable.0 as f64 - self.repacked).max(0.0);
         if bytes <= room {
             0.0
         } else if self.model.expert_share < 1.0 {
-            1.0 - room / bytes
+            (bytes - room) / all
         } else {
-            1.0
+            bytes / all
         }
     }
 }

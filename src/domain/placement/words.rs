@@ -5,6 +5,9 @@ use std::fmt;
 use super::assignment::{ContextParams, HostTensors, Placement};
 use super::layout::TensorClass;
 
+/// Name of the placement among settings; its value is in these words, or [`FIT`].
+pub const SETTING: &str = "placement";
+
 /// llama.cpp's own fitting instead of a placement of ours: `fit`, or `fit=MIB` with the device memory it must leave free.
 pub const FIT: &str = "fit";
 
@@ -73,6 +76,7 @@ impl Words {
             "ffn" => self.keep(TensorClass::FeedForward, value)?,
             "experts" => self.keep(TensorClass::Experts, value)?,
             "nkvo" => self.placement.kv_on_host = count()? != 0,
+            "repack" => self.placement.no_repack = count()? == 0,
             "ts" => {
                 let shares: Result<Vec<f64>, _> = value.split('/').map(str::parse).collect();
                 let shares = shares
@@ -94,7 +98,7 @@ impl Words {
             "d" => self.depth = Some(count()?),
             _ => {
                 return Err(format!(
-                    "{key} is not known in a placement; known: ngl, ncmoe, experts, ffn, ts, nkvo, ub, b, c, ctk, ctv, p, n, d"
+                    "{key} is not known in a placement; known: ngl, ncmoe, experts, ffn, ts, nkvo, repack, ub, b, c, ctk, ctv, p, n, d"
                 ));
             }
         }
@@ -193,6 +197,7 @@ mod tests {
             "ngl=49 ncmoe=8 ub=2048",
             "ngl=49 experts=12-23.36-47 ts=25/24 ctk=q8_0 ctv=q8_0 ub=512",
             "ngl=37 ffn=0-5.7 nkvo=1 ub=128",
+            "ngl=0 repack=0 ub=512",
         ] {
             let read = parse(text, &stock).unwrap();
             assert_eq!(Spoken(&read.placement, &read.context).to_string(), text);

@@ -236,6 +236,19 @@ impl SearchSpace {
         self.get(dimension).map_or("", |d| d.summary.as_str())
     }
 
+    /// The value that equals stock; `None` where stock is leaving it out.
+    pub fn stock_value(&self, dimension: &str) -> Option<String> {
+        let dimension = self.get(dimension)?;
+        match &dimension.number {
+            Some(number) => number.stock.map(|n| n.to_string()),
+            None => dimension
+                .values
+                .iter()
+                .find(|v| v.stock)
+                .map(|v| v.id.clone()),
+        }
+    }
+
     /// The shipped space, read once.
     pub fn shipped() -> &'static Self {
         static SPACE: LazyLock<SearchSpace> = LazyLock::new(SearchSpace::default);

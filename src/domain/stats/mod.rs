@@ -11,7 +11,7 @@ pub use confirm::{Ordered, confirm, drift_pct};
 pub use plan::{PLAN_CONFIDENCE, PLAN_POWER, ProcessPlan, RunCost, plan, plan_at};
 pub use student::{two_sided_p, upper_quantile};
 pub use verdict::{compare, judge};
-pub use welch::{Summary, Welch, fieller, hedges_g, welch};
+pub use welch::{Summary, Welch, difference, fieller, hedges_g, welch};
 
 /// Smallest effect worth a claim, percent: below it settings differ by less than a machine's own moods (paper section 3).
 pub const MIN_EFFECT_PCT: f64 = 1.0;

@@ -110,6 +110,14 @@ impl Means {
         })
     }
 
+    /// Welch's interval of `b − a`, in the values' own unit.
+    fn interval(&self) -> Option<[f64; 2]> {
+        let t = upper_quantile(f64::midpoint(1.0, CONFIDENCE), self.df)?;
+        let half = t * (self.error_a + self.error_b - 2.0 * self.covariance).sqrt();
+        let change = self.b - self.a;
+        Some([change - half, change + half])
+    }
+
     /// Fieller's interval of `b/a − 1`, percent: the ratios ρ with `(b − ρa)² ≤ t²·(error_b − 2ρ·cov + ρ²·error_a)`, where t
     /// is the two-sided quantile at `df`. With `A = a² − t²·error_a`, `B = ab − t²·cov`, `C = b² − t²·error_b` they lie
     /// between the roots `(B ± sqrt(B² − AC))/A`. `None` where the baseline is not told from zero (`A ≤ 0`): the set is
@@ -142,6 +150,11 @@ impl Means {
 /// Welch's t-test of `b − a`. `None` below two values in either sample, or when neither has any spread.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     Means::of(a, b)?.test()
+}
+
+/// 95 % interval of the difference `b − a` of two independent samples, in their own unit (Welch 1947). `None` as `welch`.
+pub fn difference(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
+    Means::of(a, b)?.interval()
 }
 
 /// 95 % interval of the relative change from `a` to `b`, percent of `a`'s mean, carrying the uncertainty of both (Fieller

@@ -11,7 +11,7 @@ use super::{HOST, Metric, SeriesId};
 /// Seconds before a process in which the machine should be idle.
 pub const BEFORE_SECS: f64 = 2.0;
 /// Loads are told as means over up to so many seconds: until then our own process before is still in them.
-const LAG_SECS: f64 = 1.0;
+pub const LAG_SECS: f64 = 1.0;
 /// A counter steps every 20 to 100 ms: shorter times are taken from power, seconds.
 const SHORTEST_COUNTED_SECS: f64 = 0.5;
 /// Throttled for more of the timed time than this is told, share.

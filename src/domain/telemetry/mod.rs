@@ -133,7 +133,7 @@ impl Metric {
             Self::SharedUsed => "Shared memory",
             Self::GpuLoad => "GPU load",
             Self::MemoryLoad => "Memory load",
-            Self::Throttled => "Throttled",
+            Self::Throttled => "Throttling",
             Self::LinkGeneration => "PCIe generation",
             Self::LinkLanes => "PCIe lanes",
             Self::CpuLoad => "CPU load",
@@ -172,6 +172,18 @@ pub struct SeriesId {
     pub source: String,
     /// What is read.
     pub metric: Metric,
+}
+
+impl SeriesId {
+    /// Does it tell what a device uses, as energy or as power? `None` is the processor.
+    pub fn tells_energy_of(&self, device: Option<&str>) -> bool {
+        let of_board = matches!(self.metric, Metric::Power | Metric::Energy);
+        let of_package = matches!(self.metric, Metric::CpuPower | Metric::CpuEnergy);
+        match device {
+            Some(source) => self.source == source && of_board,
+            None => self.source == HOST && of_package,
+        }
+    }
 }
 
 /// A sensor that is not there or cannot be believed, remembered with the reason (cases C23, C24, C27).

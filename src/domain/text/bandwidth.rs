@@ -12,6 +12,7 @@ pub const fn path_words(path: Path) -> &'static str {
         Path::DiskRandom => "Disk, at random",
         Path::DiskBuffered => "Disk, through the cache",
         Path::DeviceCopy => "Device memory, read + written",
+        Path::DeviceRead => "Device memory, read",
         Path::Upload => "Host to device",
         Path::Download => "Device to host",
     }

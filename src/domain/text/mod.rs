@@ -5,6 +5,7 @@ mod bandwidth;
 mod clients;
 mod comparison;
 mod history;
+mod lab;
 mod result;
 mod settings;
 mod shell;
@@ -20,13 +21,15 @@ pub use comparison::{
     Metric, effect, metrics_of, quantity, spread, test_line, time_saved, verdict_of,
 };
 pub use history::{changes_words, field_change, grouped, when};
+pub use lab::outcome_words;
 pub use result::{
     NOT_DECIDED, confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence,
     verdict_title,
 };
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
-pub use shell::shell_command;
-pub use telemetry::{energy_line, reading_words, sensor_lines};
+pub use shell::{Shell, native_command, shell_command};
+pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
+pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.
 pub fn clean(text: &str) -> String {

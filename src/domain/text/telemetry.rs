@@ -62,22 +62,24 @@ fn device_line(telemetry: &RunTelemetry) -> Option<String> {
             if !matches!(metric, Metric::CoreClock | Metric::MemoryClock) && most != words {
                 words = format!("{words}, at most {most}");
             }
-            parts.push(format!("{} {words}", title(metric)));
+            parts.push(format!("{} {words}", metric_words(metric)));
         }
     }
     if let Some(package) = of(HOST, Metric::CpuPower) {
         let words = reading_words(Metric::CpuPower, package.mean);
-        parts.push(format!("{} {words}", title(Metric::CpuPower)));
+        parts.push(format!("{} {words}", metric_words(Metric::CpuPower)));
     }
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
-/// As within a sentence: `core clock`, but `GPU load`.
-fn title(metric: Metric) -> String {
+/// What a metric is called within a sentence: `core clock`, but `GPU load`.
+pub fn metric_words(metric: Metric) -> String {
     let title = metric.title();
-    match title.split_once(' ') {
-        Some((first, _)) if first.chars().all(char::is_uppercase) => title.to_owned(),
-        _ => title.to_lowercase(),
+    let is_name = title.chars().nth(1).is_some_and(char::is_uppercase);
+    if is_name {
+        title.to_owned()
+    } else {
+        title.to_lowercase()
     }
 }
 
@@ -123,6 +125,19 @@ mod tests {
         ];
         for (metric, value, expected) in words {
             assert_eq!(reading_words(metric, value), expected);
+        }
+    }
+
+    #[test]
+    fn a_metric_keeps_its_name_within_a_sentence() {
+        for (metric, expected) in [
+            (Metric::CoreClock, "core clock"),
+            (Metric::GpuLoad, "GPU load"),
+            (Metric::VramUsed, "VRAM"),
+            (Metric::LinkLanes, "PCIe lanes"),
+            (Metric::Throttled, "throttling"),
+        ] {
+            assert_eq!(metric_words(metric), expected);
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::assignment::HostTensors;
 use crate::domain::placement::fit::Residual;
-use crate::domain::placement::flags::{self, Known};
+use crate::domain::placement::flags::{self, Known, RuleError};
 use crate::domain::placement::memory::{DeviceMemory, HOST_ID};
 use crate::domain::placement::planner::{Candidate, Predicted, Tier};
 use crate::domain::placement::speed::Status;
@@ -152,7 +152,7 @@ pub struct PlacementDocument {
 /// Arguments per tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgsDocument {
-    /// For llama-bench.
+    /// For llama-bench; empty where this build's cannot run the placement.
     pub bench: Vec<String>,
     /// For llama-server.
     pub server: Vec<String>,
@@ -263,7 +263,7 @@ impl PlanDocument {
 
 /// Why no placement fits: what the one that needs least of the devices lacks.
 fn why_nothing(base: &PlanBase, is_so: bool) -> Vec<String> {
-    let least = base.predict("ngl=0").ok().filter(|_| is_so);
+    let least = base.predict("ngl=0 repack=0").ok().filter(|_| is_so);
     least.map_or_else(Vec::new, |c| c.misfits)
 }
 
@@ -330,7 +330,10 @@ impl CandidateDocument {
                 type_v: context.type_v.clone(),
             },
             args: ArgsDocument {
-                bench: args(candidate, base, Tool::Bench)?,
+                bench: match args(candidate, base, Tool::Bench) {
+                    Err(e) if e.code == UNABLE => Vec::new(),
+                    args => args?,
+                },
                 server: args(candidate, base, Tool::Server)?,
             },
             memory,
@@ -342,12 +345,17 @@ impl CandidateDocument {
     }
 }
 
+/// Code of the error that a build's tool lacks a flag which the placement needs.
+const UNABLE: &str = "build-lacks-flag";
+
 /// The arguments of a candidate for one tool of the base's build; without a build, for llama.cpp as of b11149.
 ///
 /// # Errors
-/// Rules that match no tensor.
+/// Rules that match no tensor; the build has no flag for it ([`UNABLE`]).
 pub fn args(candidate: &Candidate, base: &PlanBase, tool: Tool) -> Result<Vec<String>, JobError> {
-    let usual: BTreeSet<String> = ["--n-cpu-moe", "--fit"].map(str::to_owned).into();
+    let usual: BTreeSet<String> = ["--n-cpu-moe", "--fit", "--repack", "--no-repack"]
+        .map(str::to_owned)
+        .into();
     let flags = base.runtime.as_ref().map_or(&usual, |r| match tool {
         Tool::Bench => &r.bench_flags,
         Tool::Server => &r.server_flags,
@@ -358,8 +366,10 @@ pub fn args(candidate: &Candidate, base: &PlanBase, tool: Tool) -> Result<Vec<St
         &base.layout,
         Known { tool, flags },
     )
-    .map_err(|e| {
-        JobError::new("placement", e.to_string()).hint("choose layers that the model has")
+    .map_err(|e| match e {
+        RuleError::Repacks(_) => JobError::new(UNABLE, e.to_string())
+            .hint("the placement can be served all the same (`flux plan` prints the command); a newer build can measure it"),
+        _ => JobError::new("placement", e.to_string()).hint("choose layers that the model has"),
     })?;
     let servers = base.rpc.join(",");
     let remote = ["--rpc".to_owned(), servers].into_iter();

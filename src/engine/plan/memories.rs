@@ -1,7 +1,7 @@
 //! The memories a plan may use, of this machine or an exported one.
 
 use crate::domain::machine::{self, Gpu};
-use crate::domain::placement::devices::{HostMemory, Memories, OffloadDevice};
+use crate::domain::placement::devices::{CpuLayout, HostMemory, Memories, OffloadDevice};
 use crate::domain::placement::planner::usable;
 use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::types::{Backend, Bytes, Machine, ModelInfo, Runtime, RuntimeDevice};
@@ -27,14 +27,15 @@ pub(super) fn memories(
     };
     let reserve = request.memory_reserve.unwrap_or(VRAM_RESERVE);
     let wanted = wanted(&listed, &request.devices)?;
-    let devices = wanted
+    let devices: Vec<OffloadDevice> = wanted
         .into_iter()
         .map(|d| offload(d, &gpus, reserve, request.vram_limit))
         .collect();
-    Ok(Memories {
-        devices,
-        host: host(machine, request.ram_limit),
-    })
+    let mut host = host(machine, request.ram_limit);
+    if devices.is_empty() {
+        host.layout = CpuLayout::without_devices(&machine.host.arch);
+    }
+    Ok(Memories { devices, host })
 }
 
 /// Leaves room for a projector where llama-server puts it (`clip_ctx`): on the first device, without one in RAM. Returns
@@ -59,6 +60,7 @@ pub(super) fn host(machine: &Machine, limit: Option<Bytes>) -> HostMemory {
         total: host.ram_total,
         usable: usable(host.ram_available, RAM_RESERVE, limit),
         used_by_others: host.ram_total.saturating_sub(host.ram_available),
+        layout: CpuLayout::File,
     }
 }
 

@@ -27,8 +27,8 @@ use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
 use crate::ports::{Notice, NoticeLevel};
 
-use super::Ports;
 use super::message::{JobError, USAGE};
+use super::{Ports, bandwidth};
 
 use notices::{beyond, foreign, info_all, off};
 
@@ -80,6 +80,12 @@ pub struct PlanRequest {
     pub predict: Vec<String>,
     /// Processes per arm of each confirmation, instead of the planned number.
     pub processes: Option<u32>,
+    /// Tokens of the prompt test; `None` is the method's own.
+    #[serde(default)]
+    pub prompt_tokens: Option<u32>,
+    /// Tokens of the generation test; `None` is the method's own.
+    #[serde(default)]
+    pub generated_tokens: Option<u32>,
 }
 
 impl PlanRequest {
@@ -100,7 +106,17 @@ impl PlanRequest {
             learn_from: Vec::new(),
             predict: Vec::new(),
             processes: None,
+            prompt_tokens: None,
+            generated_tokens: None,
         }
+    }
+
+    /// Tokens of the prompt test and of the generation test.
+    pub fn tokens(&self) -> (u32, u32) {
+        (
+            self.prompt_tokens.unwrap_or(plan::PROMPT),
+            self.generated_tokens.unwrap_or(plan::GENERATED),
+        )
     }
 }
 
@@ -165,10 +181,8 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
             text: RPC_TRUST.to_owned(),
         });
     }
-    let profile = ports
-        .store
-        .bandwidth(&fingerprint(&machine, None).hash)?
-        .filter(|_| !machine.simulated);
+    let profile = bandwidth::stored(ports, &fingerprint(&machine, None))?;
+    let profile = profile.filter(|_| !machine.simulated);
     let windows = machine.host.os.to_ascii_lowercase().contains("windows");
     let priors = priors(&memories, profile.as_ref(), windows);
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
@@ -214,6 +228,7 @@ fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobE
 fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
     let longest = layout.info.context_length.unwrap_or(u64::MAX);
     let context = request.context.unwrap_or_else(|| CONTEXT.min(longest));
+    let (prompt, generated) = request.tokens();
     let reduced = request.allow_kv_quant.then(|| REDUCED_CACHE.to_owned());
     Ask {
         context: ContextParams {
@@ -224,8 +239,8 @@ fn ask(request: &PlanRequest, layout: &ModelLayout) -> Ask {
         cache_types: reduced.into_iter().collect(),
         goal: request.goal,
         request: request.request_shape,
-        prompt: TestSpec::prompt(plan::PROMPT),
-        generation: TestSpec::generation(plan::GENERATED),
+        prompt: TestSpec::prompt(prompt),
+        generation: TestSpec::generation(generated),
     }
 }
 

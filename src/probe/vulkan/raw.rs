@@ -2,12 +2,11 @@
 //!
 //! A structure is chained only when the device has the extension or the version that defines it.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 use ash::vk;
 
-use crate::vulkan::{Vulkan, extension_names, text};
+use crate::vulkan::{Can, HeapBudget, Vulkan, text};
 
 /// One physical device as plain data.
 pub(super) struct RawDevice {
@@ -16,7 +15,7 @@ pub(super) struct RawDevice {
     pub(super) features: RawFeatures,
     pub(super) memory: vk::PhysicalDeviceMemoryProperties,
     /// Budget and usage per heap.
-    pub(super) budget: Option<[[vk::DeviceSize; vk::MAX_MEMORY_HEAPS]; 2]>,
+    pub(super) budget: Option<HeapBudget>,
     pub(super) queues: Vec<vk::QueueFamilyProperties>,
 }
 
@@ -88,19 +87,14 @@ impl Vulkan {
     fn device(&self, handle: vk::PhysicalDevice) -> RawDevice {
         let vk = &self.instance;
         // SAFETY: `handle` comes from this live instance; these queries have no other preconditions.
-        let (properties, memory, queues, listed) = unsafe {
+        let (properties, memory, queues) = unsafe {
             (
                 vk.get_physical_device_properties(handle),
                 vk.get_physical_device_memory_properties(handle),
                 vk.get_physical_device_queue_family_properties(handle),
-                vk.enumerate_device_extension_properties(handle),
             )
         };
-        let extensions = extension_names(&listed.unwrap_or_default());
-        let can = Can {
-            version: properties.api_version.min(self.version),
-            extensions,
-        };
+        let can = Can::of(self, handle, properties.api_version);
         if can.version < vk::API_VERSION_1_1 {
             return RawDevice {
                 properties,
@@ -116,7 +110,7 @@ impl Vulkan {
             extra: self.extra_properties(handle, &can),
             features: self.features(handle, &can),
             memory,
-            budget: self.budget(handle, &can),
+            budget: self.heap_budget(handle, &can),
             queues,
         }
     }
@@ -224,40 +218,5 @@ impl Vulkan {
             bfloat16: bfloat16.values[0] == vk::TRUE,
             timeline_semaphore: timeline.timeline_semaphore == vk::TRUE,
         }
-    }
-
-    #[expect(unsafe_code, reason = "Vulkan calls")]
-    fn budget(
-        &self,
-        handle: vk::PhysicalDevice,
-        can: &Can,
-    ) -> Option<[[vk::DeviceSize; vk::MAX_MEMORY_HEAPS]; 2]> {
-        if !can.extension(vk::EXT_MEMORY_BUDGET_NAME) {
-            return None;
-        }
-        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        let mut query = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
-        // SAFETY: instance and device are at least 1.1; the device has the extension of the chained structure.
-        unsafe {
-            self.instance
-                .get_physical_device_memory_properties2(handle, &mut query);
-        }
-        Some([budget.heap_budget, budget.heap_usage])
-    }
-}
-
-/// What one device defines.
-struct Can {
-    version: u32,
-    extensions: BTreeSet<String>,
-}
-
-impl Can {
-    fn extension(&self, name: &CStr) -> bool {
-        name.to_str().is_ok_and(|n| self.extensions.contains(n))
-    }
-
-    fn query(&self, since: u32, name: &CStr) -> bool {
-        self.version >= since || self.extension(name)
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod dashboard;
 pub mod history;
+pub mod lab;
 pub mod machine;
 pub mod placement;
 pub mod session;
@@ -24,6 +25,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         Page::Dashboard => dashboard::show(ui, state, cx),
         Page::Placement => placement::show(ui, state, cx),
         Page::History => history::show(ui, state, cx),
+        Page::Lab => lab::show(ui, state, cx),
         Page::Settings => settings::show(ui, state, cx),
     }
 }
@@ -55,6 +57,14 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
             }
             history::refresh(state, link);
             dashboard::ask_recent(state, link);
+        }
+        ("lab", outcome) => {
+            if let Some(Outcome::Cancelled { .. }) = outcome {
+                state.say("Cancelled: what was measured is in the history");
+            }
+            lab::forget(state);
+            state.placement.forget();
+            history::refresh(state, link);
         }
         ("tune" | "ab" | "serve-check", _) => {
             tune::ended(state, link);

@@ -30,6 +30,8 @@ pub enum Page {
     Placement,
     /// Sessions and profiles.
     History,
+    /// What the card can do by itself.
+    Lab,
     /// Settings.
     Settings,
 }
@@ -105,6 +107,8 @@ pub struct AppState {
     pub placement: pages::placement::State,
     /// The history's own.
     pub history: pages::history::State,
+    /// The Lab page's own.
+    pub lab: pages::lab::State,
     /// The session shown: which of its runs is open.
     pub session: pages::session::State,
     /// The settings page's own.

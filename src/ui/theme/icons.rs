@@ -22,6 +22,8 @@ pub enum Icon {
     Placement,
     /// The history page.
     History,
+    /// The kernel lab.
+    Lab,
     /// The settings page.
     Settings,
     /// Done, or there.
@@ -115,6 +117,10 @@ const ALL: &[(Icon, &[u8])] = &[
     (
         Icon::History,
         include_bytes!("../../../assets/icons/history.svg"),
+    ),
+    (
+        Icon::Lab,
+        include_bytes!("../../../assets/icons/flask-conical.svg"),
     ),
     (
         Icon::Settings,

@@ -17,5 +17,6 @@ pub use slider::slider;
 pub use state::{Loadable, empty, failed, loading_note, notice_line};
 pub use table::{Cells, Column, Table, Width};
 pub use text::{
-    caption, caption_text, code, label, muted, section, strong, tinted, title as heading,
+    caption, caption_text, caption_width, code, label, muted, section, strong, tinted,
+    title as heading,
 };

@@ -77,6 +77,13 @@ pub fn caption_text(ui: &Ui, text: impl Into<String>) -> RichText {
         .color(color)
 }
 
+/// Points that a caption takes in one line.
+pub fn caption_width(ui: &Ui, text: &str) -> f32 {
+    let (font, ink) = (theme::body(size::CAPTION), tokens(ui).muted);
+    let galley = ui.painter().layout_no_wrap(text.to_owned(), font, ink);
+    galley.size().x
+}
+
 /// Running text in a status colour; the caller puts icon and word beside it.
 pub fn tinted(ui: &mut Ui, text: impl Into<String>, color: Color32) -> Response {
     put(

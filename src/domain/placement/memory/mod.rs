@@ -24,6 +24,7 @@ pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
 pub use correction::{Corrections, Difference, Observed};
 use net::Net;
+pub use weights::repacked_bytes;
 
 use super::assignment::{ContextParams, Home, Placement};
 use super::devices::Memories;
@@ -56,6 +57,9 @@ pub struct DeviceMemory {
     pub id: String,
     /// Weights by class; classes without any are absent. Exact.
     pub weights: BTreeMap<TensorClass, Bytes>,
+    /// Of the weights, what the process holds a copy of: unlike a mapped file's it cannot be dropped and read again.
+    #[serde(default)]
+    pub repacked: Bytes,
     /// KV cache and recurrent state.
     pub kv: Bytes,
     /// How far [`Self::kv`] can be trusted.
@@ -109,7 +113,13 @@ impl DeviceMemory {
         };
         if self.excess() > Bytes(0) {
             let (need, have) = (self.total(), self.usable);
-            return Some(format!("{what} would need {need} of {have}"));
+            let repacked = match self.repacked {
+                Bytes(0) => String::new(),
+                bytes => format!(
+                    ", {bytes} of it repacked weights, which are not read from the file again"
+                ),
+            };
+            return Some(format!("{what} would need {need} of {have}{repacked}"));
         }
         let max = self.max_buffer.filter(|_| self.buffer_too_large())?;
         let largest = self.largest_buffer;
@@ -164,7 +174,7 @@ fn taken(net: Net<'_>, memories: &Memories, corrections: &Corrections) -> Vec<De
     let (layout, placement, context) = (net.layout, net.placement, net.context);
     let mut all = empty(memories);
     let host = all.len() - 1;
-    place_weights(&mut all, layout, memories, net.homes);
+    place_weights(&mut all, layout, placement, memories, net.homes);
     place_caches(&mut all, layout, placement, context);
     let known = model::is_known(&layout.info.architecture);
     for (i, (device, bytes)) in all
@@ -198,9 +208,11 @@ fn slot(all: &[DeviceMemory], home: Home) -> usize {
 fn place_weights(
     all: &mut [DeviceMemory],
     layout: &ModelLayout,
+    placement: &Placement,
     memories: &Memories,
     homes: &weights::Homes,
 ) {
+    let host = all.len() - 1;
     for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
         let tied = homes.tied.filter(|_| tensor.name == weights::EMBEDDINGS);
         let copies = [(Some(*home), tensor.class), (tied, TensorClass::Output)];
@@ -211,6 +223,9 @@ fn place_weights(
             let backend = memories.devices.get(i).map_or(Backend::Cpu, |d| d.backend);
             let bytes = weights::allocated(tensor, backend);
             all[i].weights.entry(class).or_default().0 += bytes;
+            if i == host && weights::repacked(tensor, class, placement, memories) {
+                all[i].repacked.0 += bytes;
+            }
             all[i].largest_buffer.0 = all[i].largest_buffer.0.max(bytes);
         }
     }
@@ -245,6 +260,7 @@ fn empty(memories: &Memories) -> Vec<DeviceMemory> {
     let blank = |(id, usable, max_buffer): (&str, Bytes, Option<Bytes>)| DeviceMemory {
         id: id.to_owned(),
         weights: BTreeMap::new(),
+        repacked: Bytes(0),
         kv: Bytes(0),
         kv_basis: Basis::Exact,
         compute: Bytes(0),

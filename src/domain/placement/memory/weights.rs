@@ -1,7 +1,7 @@
 //! Which memory holds each weight, and how much it takes there (`llama-model-loader.cpp`, `create_tensor`).
 
 use crate::domain::placement::assignment::{Home, Placement};
-use crate::domain::placement::devices::Memories;
+use crate::domain::placement::devices::{CpuLayout, Memories};
 use crate::domain::placement::layout::{ModelLayout, TensorClass, TensorEntry};
 use crate::domain::types::Backend;
 
@@ -61,15 +61,47 @@ pub(super) fn homes(layout: &ModelLayout, placement: &Placement, memories: &Memo
         )
     });
     // In RAM one copy serves both uses, unless only one of them is possible on the first device: then the embeddings are in
-    // memory that device can reach, the output matrix in plain memory.
+    // memory that device can reach, the output matrix in plain memory. Repacked, the copy serves the output alone.
     let split = matrix.zip(limit(memories, 0)).is_some_and(|(t, max)| {
         let looked_up = t.bytes.0 <= max;
         looked_up != (trial(layout, t, TensorClass::Output) <= max)
-    });
+    }) || matrix.is_some_and(|t| repacked(t, TensorClass::Output, placement, memories));
     Homes {
         of,
         tied: tied.filter(|home| *home != Home::Host || split),
     }
+}
+
+/// Does the CPU backend copy a weight into a layout of its own? Only what is multiplied with: of embeddings rows are looked
+/// up.
+pub(super) fn repacked(
+    tensor: &TensorEntry,
+    class: TensorClass,
+    placement: &Placement,
+    memories: &Memories,
+) -> bool {
+    let rows = tensor.dims[1];
+    let multiplied = class != TensorClass::Embedding && rows > 1;
+    let repacks = memories.host.layout.repacks(&tensor.kind, rows);
+    multiplied && repacks && !placement.no_repack
+}
+
+/// Bytes of all weights that the CPU backend copies into a layout of its own under a placement.
+pub fn repacked_bytes(layout: &ModelLayout, placement: &Placement, memories: &Memories) -> u64 {
+    if memories.host.layout == CpuLayout::File || placement.no_repack {
+        return 0;
+    }
+    let homes = homes(layout, placement, memories);
+    let mut bytes = 0;
+    for (tensor, home) in layout.tensors.iter().zip(&homes.of) {
+        let tied = homes.tied.filter(|_| tensor.name == EMBEDDINGS);
+        for (home, class) in [(Some(*home), tensor.class), (tied, TensorClass::Output)] {
+            if home == Some(Home::Host) && repacked(tensor, class, placement, memories) {
+                bytes += tensor.bytes.0;
+            }
+        }
+    }
+    bytes
 }
 
 /// Bytes of the largest tensor in the operation a weight is tried with.

@@ -162,9 +162,14 @@ impl<'a> Planner<'a> {
         let mut counts: HashMap<Tier, usize> = HashMap::new();
         let mut best: Vec<Candidate> = Vec::new();
         for candidate in self.candidates(ask) {
-            // Of one placement the fastest micro-batch stands for all.
+            // Of one placement the fastest micro-batch stands for all, and weights are repacked where they can be.
+            let repacking = |p: &Placement| Placement {
+                no_repack: false,
+                ..p.clone()
+            };
             let same = |c: &Candidate| {
-                c.placement == candidate.placement && c.context.type_k == candidate.context.type_k
+                repacking(&c.placement) == repacking(&candidate.placement)
+                    && c.context.type_k == candidate.context.type_k
             };
             if best.iter().any(same) {
                 continue;
@@ -254,11 +259,11 @@ impl<'a> Planner<'a> {
         candidate
     }
 
-    /// Weights that RAM does not hold come from the disk; all else must fit.
+    /// Weights that RAM does not hold come from the disk, but for repacked ones; all else must fit.
     fn misfits(candidate: &Candidate) -> Vec<String> {
         let streamed = |m: &&DeviceMemory| {
             let rest = m.total().saturating_sub(m.model());
-            m.id == memory::HOST_ID && rest <= m.usable
+            m.id == memory::HOST_ID && Bytes(rest.0 + m.repacked.0) <= m.usable
         };
         let all = candidate.memory.iter().enumerate();
         all.filter(|(_, m)| !streamed(m))
@@ -288,6 +293,7 @@ impl<'a> Planner<'a> {
             homes: &homes,
             context,
             memories,
+            repacked: memory::repacked_bytes(self.layout, &placement, memories) as f64,
         };
         let predict = |test| rate(setting, test, self.constants).unwrap_or(0.0);
         let predicted = Predicted {

@@ -1,6 +1,7 @@
 //! Which placements fit: layers spread over the devices, classes kept in RAM, by a quick estimate of the memory.
 
 use crate::domain::placement::assignment::{ContextParams, Home, HostTensors, Placement};
+use crate::domain::placement::devices::CpuLayout;
 use crate::domain::placement::layout::TensorClass;
 use crate::domain::placement::memory;
 use crate::domain::placement::speed::Constant;
@@ -30,6 +31,12 @@ impl Planner<'_> {
     pub(super) fn placements(&self, context: &ContextParams) -> Vec<Placement> {
         let mut found = vec![Placement::cpu_only()];
         if self.devices() == 0 {
+            if self.memories.host.layout != CpuLayout::File {
+                found.push(Placement {
+                    no_repack: true,
+                    ..Placement::cpu_only()
+                });
+            }
             return found;
         }
         let all = self.footprint.n_layer() + 1;

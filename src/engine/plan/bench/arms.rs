@@ -2,8 +2,10 @@
 
 use crate::domain::placement::planner::{Candidate, Tier};
 use crate::domain::placement::words::{FIT, Spoken, fitting};
+use crate::domain::search::Tool;
 use crate::domain::types::Settings;
-use crate::engine::plan::{PlanBase, PlanRequest};
+use crate::engine::message::JobError;
+use crate::engine::plan::{PlanBase, PlanRequest, document::args};
 use crate::engine::settings::PLACEMENT;
 
 use super::arm::ArmResult;
@@ -39,10 +41,18 @@ pub(super) fn placed(text: &str) -> Settings {
 }
 
 /// The best of each tier that is worth measuring, the plan first.
-pub(super) fn first(base: &PlanBase) -> Vec<Candidate> {
+///
+/// # Errors
+/// This build's llama-bench can run none of them.
+pub(super) fn first(base: &PlanBase) -> Result<Vec<Candidate>, JobError> {
     let mut tiers: Vec<Tier> = Vec::new();
     let mut chosen: Vec<Candidate> = Vec::new();
+    let mut unable = None;
     for candidate in base.best() {
+        if let Err(error) = args(&candidate, base, Tool::Bench) {
+            unable = unable.or(Some(error));
+            continue;
+        }
         let slow = chosen
             .first()
             .is_some_and(|best| candidate.cost > best.cost * TOO_SLOW);
@@ -52,7 +62,10 @@ pub(super) fn first(base: &PlanBase) -> Vec<Candidate> {
         tiers.push(candidate.tier);
         chosen.push(candidate);
     }
-    chosen
+    match unable {
+        Some(error) if chosen.is_empty() => Err(error),
+        _ => Ok(chosen),
+    }
 }
 
 /// Candidates one step from the fastest that are not measured yet, by what the recalibrated model says.

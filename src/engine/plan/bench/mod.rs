@@ -3,14 +3,15 @@
 
 mod arm;
 mod arms;
+mod keep;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::planner::Candidate;
 use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
-use crate::domain::types::{Backend, PlannedRun, Profile, Settings, Stage, Verdict};
-use crate::ports::{NewPlacement, NewProfile, NoticeLevel, SessionKind};
+use crate::domain::types::{Backend, PlannedRun, Settings, Stage, Verdict};
+use crate::ports::{NewPlacement, NoticeLevel, SessionKind};
 
 use crate::engine::Ports;
 use crate::engine::install::to_json;
@@ -28,9 +29,7 @@ pub use arm::ArmResult;
 use arm::result;
 use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
 
-use super::{
-    CandidateDocument, FitDocument, PlanBase, PlanDocument, PlanRequest, PredictionError, base,
-};
+use super::{CandidateDocument, PlanBase, PlanDocument, PlanRequest, base};
 
 /// A runner-up this near is confirmed against the fastest: processes of hybrid placements vary by so much (paper section 7).
 const NEAR: f64 = 1.15;
@@ -98,7 +97,7 @@ struct Session<'a, 'b> {
 /// Measures, confirms, recalibrates, stores.
 ///
 /// # Errors
-/// As [`base`]; no build with llama-bench; nothing fits; the store cannot be written; cancelled.
+/// As [`base`]; no build with llama-bench; nothing fits, or nothing that llama-bench can run; the store cannot be written; cancelled.
 pub fn perform(
     request: &PlanRequest,
     ports: &Ports,
@@ -108,7 +107,9 @@ pub fn perform(
     let _measuring = ports.store.begin_measuring()?;
     let before = base(request, ports)?;
     let place = workplace(request, ports)?;
-    let tests = plan::workload(plan::PROMPT, plan::GENERATED, 0, false);
+    let first = first(&before)?;
+    let (prompt, generated) = request.tokens();
+    let tests = plan::workload(prompt, generated, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
         .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;
     let session = begin(
@@ -140,7 +141,7 @@ pub fn perform(
         done: 0,
         expected: expected as u32,
     };
-    let result = work.run(&before);
+    let result = work.run(&before, &first);
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         work.bench.run_secs,
@@ -178,7 +179,11 @@ fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError
 
 impl Session<'_, '_> {
     /// Every step; what it came to, and the plan that all of it teaches.
-    fn run(&mut self, before: &PlanBase) -> Result<(BenchDocument, PlanDocument), Ended> {
+    fn run(
+        &mut self,
+        before: &PlanBase,
+        first: &[Candidate],
+    ) -> Result<(BenchDocument, PlanDocument), Ended> {
         self.bench.tell_conditions(self.context)?;
         if self.request.ram_limit.is_some() {
             let told =
@@ -194,8 +199,8 @@ impl Session<'_, '_> {
             None
         };
         let mut placements = Vec::new();
-        for candidate in first(before) {
-            placements.push(self.candidate(&candidate)?);
+        for candidate in first {
+            placements.push(self.candidate(candidate)?);
         }
         let learned = base(self.request, self.ports)?;
         if let Some(best) = self.fastest(&placements) {
@@ -206,7 +211,10 @@ impl Session<'_, '_> {
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&document)?;
         let mut after = base(self.request, self.ports)?;
-        self.keep_fit(&mut after, &document.placements)?;
+        // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
+        let unlimited = self.request.ram_limit.is_none() || first.iter().all(|c| !c.streams);
+        let predicted: &[ArmResult] = if unlimited { &document.placements } else { &[] };
+        self.keep_fit(&mut after, predicted)?;
         let mut plan = PlanDocument::of(&after, &self.request.predict)?;
         if let Some(words) = own_words(&document.settings) {
             let candidate = after.predict(words)?;
@@ -354,60 +362,6 @@ impl Session<'_, '_> {
         let verdict = outcome.verdict;
         self.last = Some(outcome);
         Ok(verdict)
-    }
-
-    /// A profile of a placement that beat what it was confirmed against.
-    fn save(&self, document: &BenchDocument) -> Result<Option<i64>, Ended> {
-        let (place, ports) = (self.bench.place, self.ports);
-        let won = document.verdict == Some(Verdict::Improved) && !document.settings.is_stock();
-        let verdicts = ports.store.verdicts(self.bench.session)?;
-        let confirmed = verdicts
-            .iter()
-            .rev()
-            .find(|v| v.settings == document.settings && v.verdict == Verdict::Improved);
-        let Some(verdict) = confirmed.filter(|_| won) else {
-            return Ok(None);
-        };
-        let written = |tool| place.launch(&document.settings, tool, ports);
-        let profile = Profile {
-            id: 0,
-            session: self.bench.session,
-            fingerprint: place.fingerprint.hash.clone(),
-            runtime_digest: place.runtime.digest.clone(),
-            model_digest: place.model.digest.clone(),
-            goal: self.request.goal,
-            bench: written(Tool::Bench)?,
-            server: written(Tool::Server)?,
-            settings: document.settings.clone(),
-            created_at: ports.clock.now(),
-            simulated: place.machine.simulated,
-        };
-        let runs = ports.store.run_heads(self.bench.session)?;
-        let introduced = runs
-            .iter()
-            .find(|r| r.planned.settings == document.settings);
-        let introduced = introduced.map(|r| (PLACEMENT.to_owned(), r.id));
-        Ok(Some(ports.store.save_profile(&NewProfile {
-            profile,
-            introduced_by: introduced.into_iter().collect(),
-            verdict_id: verdict.id,
-        })?))
-    }
-
-    /// The fit after everything, with what the predictions before it were worth.
-    fn keep_fit(&self, after: &mut PlanBase, arms: &[ArmResult]) -> Result<(), Ended> {
-        let now = self.ports.clock.now();
-        let error = PredictionError::of(arms, &after.layout.info.name, now);
-        let document = FitDocument {
-            history: Vec::new(),
-            ..FitDocument::of(after)
-        };
-        let document = PredictionError::kept_in(error.as_ref(), to_json(&document)?);
-        after.errors.extend(error);
-        self.ports
-            .store
-            .append_fit(&self.bench.place.fingerprint, now, &document)?;
-        Ok(())
     }
 
     /// What the history shows of the session: its last comparison.

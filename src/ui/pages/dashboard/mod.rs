@@ -4,13 +4,14 @@
 mod live;
 mod replay;
 mod tile;
+mod view;
 
 use std::sync::Arc;
 
 use eframe::egui::{Align, Layout, Ui};
 
 use crate::domain::telemetry::{HOST, Rings, SeriesId};
-use crate::domain::text::{capitalised, clean, quantity, span, three_digits};
+use crate::domain::text::{capitalised, clean, metric_words, quantity, span, three_digits};
 use crate::domain::types::{Side, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::app::Cx;
@@ -25,7 +26,8 @@ use crate::ui::widgets::{
 
 use live::Live;
 use replay::Recorded;
-use tile::{Readings, Tiles, View, owner};
+use tile::{Tiles, owner};
+use view::{Readings, View};
 
 /// Minutes shown, as offered.
 const WINDOWS: &[(u32, &str)] = &[(1, "1 min"), (5, "5 min"), (15, "15 min"), (60, "1 h")];
@@ -111,6 +113,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     }
+    running(ui, state);
     // Taken out while it is drawn, so that the tiles beside it can be changed.
     let live = std::mem::take(&mut state.dashboard.live);
     match live.now() {
@@ -119,7 +122,6 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
     missing(ui, state, &live);
     state.dashboard.live = live;
-    running(ui, state);
 }
 
 fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
@@ -205,10 +207,12 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
     let mut drawn = std::mem::take(&mut state.dashboard.tiles);
     let scan = state.scan.value();
     let scan = scan.map(AsRef::as_ref);
-    let shown = tile::shown(view.readings);
-    for owned in by_owner(&shown) {
+    let mut shown = tile::shown(view.readings);
+    let all = shown.len();
+    for owned in by_owner(&mut shown) {
+        tile::first_things_first(owned);
         let source = &owned[0].source;
-        if owned.len() < shown.len() {
+        if owned.len() < all {
             strong(ui, owner(source, scan));
         }
         // All tiles are as high as each other by themselves.
@@ -226,11 +230,11 @@ fn tiles(ui: &mut Ui, state: &mut AppState, view: &View) {
 }
 
 /// The series of each GPU and of the host in a row of their own, where there are several GPUs; else all together.
-fn by_owner<'s, 'a>(shown: &'s [&'a SeriesId]) -> Vec<&'s [&'a SeriesId]> {
-    let owned: Vec<_> = shown.chunk_by(|a, b| a.source == b.source).collect();
-    let gpus = owned.iter().filter(|owned| owned[0].source != HOST);
+fn by_owner<'s, 'a>(shown: &'s mut [&'a SeriesId]) -> Vec<&'s mut [&'a SeriesId]> {
+    let owned = shown.chunk_by(|a, b| a.source == b.source);
+    let gpus = owned.filter(|owned| owned[0].source != HOST);
     if gpus.count() > 1 {
-        owned
+        shown.chunk_by_mut(|a, b| a.source == b.source).collect()
     } else {
         Some(shown)
             .filter(|all| !all.is_empty())
@@ -247,7 +251,7 @@ fn missing(ui: &mut Ui, state: &AppState, live: &Live) {
     let mut silent = silent(scan, live.rings());
     silent.extend(live.absent().iter().map(|absent| {
         let owner = owner(&absent.series.source, Some(scan));
-        let what = absent.series.metric.title().to_lowercase();
+        let what = metric_words(absent.series.metric);
         format!("{owner}: no {what}: {}", clean(&absent.reason))
     }));
     if !silent.is_empty() {

@@ -7,16 +7,15 @@ use eframe::egui::{Align, Label, Layout, RichText, Ui, vec2};
 use crate::chart::{Lines, Role, Scene, Shade};
 use crate::domain::machine::Gpu;
 use crate::domain::settings::{AppSettings, MemoryUnits};
-use crate::domain::telemetry::columns::coarser;
-use crate::domain::telemetry::{Column, HOST, Metric, Rings, SeriesId, Summary, Windowed};
+use crate::domain::telemetry::{HOST, Metric, SeriesId, Summary};
 use crate::domain::text::{clean, reading_words};
 use crate::domain::types::{Bytes, Timestamp};
 use crate::engine::scan::Scan;
 use crate::ui::charts;
 use crate::ui::theme::{self, size, space, tokens};
-use crate::ui::widgets::{Card, caption, caption_text, muted};
+use crate::ui::widgets::{Card, caption, caption_width, muted};
 
-use super::live::Span;
+use super::view::{Readings, View};
 
 /// Height of the line, points.
 const HEIGHT: f32 = 92.0;
@@ -25,76 +24,14 @@ const COLUMN: f32 = 2.0;
 /// A line moves in steps of this share of the time shown: smaller ones cannot be seen.
 const STEPS: i64 = 1200;
 
-/// The readings shown.
-#[derive(Clone, Copy)]
-pub enum Readings<'a> {
-    /// As they are read.
-    Live(&'a Rings),
-    /// Of a stored session, cut down already.
-    Stored(&'a [Windowed]),
-}
-
-impl<'a> Readings<'a> {
-    fn series(self) -> Vec<&'a SeriesId> {
-        match self {
-            Self::Live(rings) => rings.series().collect(),
-            Self::Stored(all) => all.iter().map(|w| &w.series).collect(),
-        }
-    }
-
-    fn stored(all: &'a [Windowed], series: &SeriesId) -> Option<&'a Windowed> {
-        all.iter().find(|w| w.series == *series)
-    }
-
-    fn columns(self, series: &SeriesId, from: Timestamp, to: Timestamp, n: usize) -> Vec<Column> {
-        match self {
-            Self::Live(rings) => rings.get(series).map(|ring| ring.columns(from, to, n)),
-            Self::Stored(all) => {
-                Self::stored(all, series).map(|w| coarser(&w.columns, from, to, n))
-            }
-        }
-        .unwrap_or_default()
-    }
-
-    fn summary(self, series: &SeriesId, from: Timestamp, to: Timestamp) -> Option<Summary> {
-        match self {
-            Self::Live(rings) => rings.get(series)?.summary(from, to),
-            Self::Stored(all) => Some(Self::stored(all, series)?.summary),
-        }
-    }
-
-    /// The value that came last, and when; of a stored session nothing is now.
-    fn last(self, series: &SeriesId) -> Option<(Timestamp, f64)> {
-        match self {
-            Self::Live(rings) => rings.get(series)?.last(),
-            Self::Stored(_) => None,
-        }
-    }
-}
-
-/// The time shown, and what is known of it.
-pub struct View<'a> {
-    /// Readings.
-    pub readings: Readings<'a>,
-    /// Runs.
-    pub spans: Vec<&'a Span>,
-    /// Begin.
-    pub from: Timestamp,
-    /// End.
-    pub to: Timestamp,
-    /// The readings go on: the value is the last, unless it is older than so many milliseconds. `None` is a stored
-    /// session, whose value is the mean.
-    pub fresh_ms: Option<i64>,
-    /// The session shown; 0 is now.
-    pub session: i64,
-}
-
 /// What a tile draws, kept until its readings or its width change.
 #[derive(Debug)]
 struct Kept {
     key: Key,
     scene: Scene,
     summary: Option<Summary>,
+    /// Of a load: its mean while no run was measured, percent.
+    between_runs: Option<f64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -110,11 +47,27 @@ struct Key {
 #[derive(Debug, Default)]
 pub struct Tiles(HashMap<SeriesId, Kept>);
 
+/// What people look for first; the rest follows by source.
+const FIRST: [Metric; 6] = [
+    Metric::Power,
+    Metric::CoreClock,
+    Metric::Temperature,
+    Metric::VramUsed,
+    Metric::GpuLoad,
+    Metric::CpuLoad,
+];
+
 /// The series that get a tile: a counter that only rises and a flag say nothing as a line.
 pub fn shown(readings: Readings<'_>) -> Vec<&SeriesId> {
     let mut all = readings.series();
     all.retain(|s| !s.metric.is_counter() && s.metric != Metric::Throttled);
     all
+}
+
+/// Puts what people look for first in front.
+pub fn first_things_first(series: &mut [&SeriesId]) {
+    let place = |s: &&SeriesId| FIRST.iter().position(|m| *m == s.metric);
+    series.sort_by_key(|s| place(s).unwrap_or(FIRST.len()));
 }
 
 impl Tiles {
@@ -136,7 +89,7 @@ impl Tiles {
                 series.metric,
                 &value_words(series, kept.summary, view, &scale),
             );
-            let beside = beside(series, view, settings, most);
+            let beside = beside(series, view, settings, most, kept.between_runs);
             second_line(ui, kept.summary, &scale, &beside);
             ui.add_space(space::XS);
             charts::show(ui, &kept.scene);
@@ -162,6 +115,7 @@ impl Tiles {
         let make = |key: Key| Kept {
             scene: lines(series, view, scale, most, width).scene(width),
             summary: view.readings.summary(series, view.from, view.to),
+            between_runs: view.between_runs(series),
             key,
         };
         match self.0.entry(series.clone()) {
@@ -294,26 +248,35 @@ fn gpu<'s>(series: &SeriesId, scan: &'s Scan) -> Option<&'s Gpu> {
 }
 
 fn value_words(series: &SeriesId, summary: Option<Summary>, view: &View, scale: &Scale) -> String {
-    let Some(fresh_ms) = view.fresh_ms else {
+    if view.fresh_ms.is_none() {
         return summary.map_or_else(String::new, |s| scale.words(s.mean));
-    };
-    match view.readings.last(series) {
-        Some((at, value)) if view.to.0 - at.0 <= fresh_ms => scale.words(value),
-        _ => "no reading".to_owned(),
     }
+    let now = view.now(series);
+    now.map_or_else(|| "no reading".to_owned(), |value| scale.words(value))
 }
 
-/// What belongs beside a value: what it is out of, whose it is where there are several, whether clocks are held down.
-fn beside(series: &SeriesId, view: &View, settings: &AppSettings, most: Option<f64>) -> String {
+/// What belongs beside a value, the most important first: what of it is free, whether clocks are held down, what other
+/// programs take, what sensors of the same thing say.
+fn beside(
+    series: &SeriesId,
+    view: &View,
+    settings: &AppSettings,
+    most: Option<f64>,
+    between_runs: Option<f64>,
+) -> Vec<String> {
     let mut parts = Vec::new();
     if let (Some(most), "B") = (most, series.metric.unit()) {
-        parts.push(format!("of {}", settings.memory(Bytes(most as u64))));
+        let memory = |bytes: f64| settings.memory(Bytes(bytes.max(0.0) as u64));
+        let used = view.now(series);
+        parts.extend(used.map(|used| format!("{} free", memory(most - used))));
+        parts.push(format!("of {}", memory(most)));
     }
+    parts.extend(between_runs.map(|pct| format!("between runs {pct:.0} %")));
     match series.metric {
         Metric::Power => parts.push("GPU board".to_owned()),
         Metric::CoreClock => {
-            parts.extend(now("memory", Metric::MemoryClock, series, view));
             parts.extend(throttling(series, view));
+            parts.extend(now("memory", Metric::MemoryClock, series, view));
         }
         Metric::Temperature => {
             parts.extend(now("hot spot", Metric::HotSpot, series, view));
@@ -327,7 +290,7 @@ fn beside(series: &SeriesId, view: &View, settings: &AppSettings, most: Option<f
         Metric::CpuLoad => parts.extend(now("package", Metric::CpuPower, series, view)),
         _ => {}
     }
-    parts.join(" · ")
+    parts
 }
 
 /// What another sensor of the same owner says now, or said on average: `hot spot 71 °C`.
@@ -337,10 +300,7 @@ fn now(what: &str, metric: Metric, beside: &SeriesId, view: &View) -> Option<Str
         metric,
     };
     let value = match view.fresh_ms {
-        Some(fresh_ms) => {
-            let (at, value) = view.readings.last(&series)?;
-            (view.to.0 - at.0 <= fresh_ms).then_some(value)?
-        }
+        Some(_) => view.now(&series)?,
         None => view.readings.summary(&series, view.from, view.to)?.mean,
     };
     Some(format!("{what} {}", reading_words(metric, value)))
@@ -369,10 +329,7 @@ fn throttling(series: &SeriesId, view: &View) -> Option<String> {
     };
     let summary = view.readings.summary(&flag, view.from, view.to)?;
     Some(if summary.mean > 0.0 {
-        format!(
-            "throttled {:.0} % of the time",
-            (summary.mean * 100.0).max(1.0)
-        )
+        format!("throttled {:.0} %", (summary.mean * 100.0).max(1.0))
     } else {
         "no throttling".to_owned()
     })
@@ -389,7 +346,8 @@ fn head(ui: &mut Ui, metric: Metric, value: &str) {
     });
 }
 
-fn second_line(ui: &mut Ui, summary: Option<Summary>, scale: &Scale, beside: &str) {
+/// As many of the parts as there is room for: a tile with less room says less, and nothing by halves.
+fn second_line(ui: &mut Ui, summary: Option<Summary>, scale: &Scale, beside: &[String]) {
     let words = summary.map_or_else(
         || "nothing in this time".to_owned(),
         |s| {
@@ -403,7 +361,11 @@ fn second_line(ui: &mut Ui, summary: Option<Summary>, scale: &Scale, beside: &st
         |ui| {
             caption(ui, words);
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.add(Label::new(caption_text(ui, beside)).truncate());
+                let fitting = (1..=beside.len()).rev().map(|n| beside[..n].join(" · "));
+                let fits = |words: &String| caption_width(ui, words) <= ui.available_width();
+                if let Some(words) = { fitting }.find(fits) {
+                    caption(ui, words);
+                }
             });
         },
     );

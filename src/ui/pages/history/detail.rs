@@ -7,7 +7,7 @@ use eframe::egui::{Align, Layout, Popup, Ui, vec2};
 use crate::domain::text::{clean, moment};
 use crate::engine::message::Command;
 use crate::engine::profiles::Standing;
-use crate::engine::run::RunRequest;
+use crate::engine::run::{Access, RunRequest};
 use crate::ports::SessionKind;
 use crate::report::Format;
 use crate::ui::app::{Cx, Order};
@@ -153,7 +153,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionVie
         save(cx.link, view.id);
     }
     with_profile(ui, state, cx, view, busy);
-    export_menu(ui, cx.link, view.id);
+    export_menu(ui, cx.link, view.id, view.profile.is_some());
     let dashboard = Press::new("Show in dashboard").icon(Icon::Dashboard);
     if view.has_telemetry && ui.add(dashboard).clicked() {
         dashboard::replay(state, cx.link, view.id);
@@ -186,17 +186,26 @@ fn serve_command(view: &SessionView) -> Command {
         goal: Some(view.goal),
         stale_ok: false,
         extra: Vec::new(),
+        access: Access::default(),
     })
 }
 
-/// The forms a session can be written in.
-fn export_menu(ui: &mut Ui, link: &Link, session: i64) {
+/// The forms a session can be written in, and its profile, where it saved one.
+pub fn export_menu(ui: &mut Ui, link: &Link, session: i64, has_profile: bool) {
     let button = ui.add(Press::new("Export").icon(Icon::Report));
     Popup::menu(&button).show(|ui| {
-        for format in Format::ALL {
-            if ui.button(format!("{}…", format.words())).clicked() {
-                export(link, session, format);
+        let offer = |ui: &mut Ui, title: &str, formats: &[Format]| {
+            caption(ui, title);
+            for &format in formats {
+                if ui.button(format!("{}…", format.words())).clicked() {
+                    export(link, session, format);
+                }
             }
+        };
+        offer(ui, "What was measured", &Format::MEASURED);
+        if has_profile {
+            ui.separator();
+            offer(ui, "Its profile, to start servers with", &Format::PROFILE);
         }
     });
 }

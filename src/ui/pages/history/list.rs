@@ -42,6 +42,7 @@ pub fn filters(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         (Some(SessionKind::Tune), "tune".to_owned()),
         (Some(SessionKind::Ab), "ab".to_owned()),
         (Some(SessionKind::Plan), "plan".to_owned()),
+        (Some(SessionKind::Lab), "lab".to_owned()),
         (Some(SessionKind::ServeCheck), "serve-check".to_owned()),
     ];
     select(ui, "Kind", &mut filter.kind, &kinds);
@@ -198,6 +199,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
             cells.text(clean(&line.model));
             cells.muted(match line.kind {
                 SessionKind::Tune => line.goal.to_string(),
+                SessionKind::Lab => line.kind.word().to_owned(),
                 kind => format!("{}, {}", line.goal, kind.word()),
             });
             cells.add(|ui| outcome(ui, line));

@@ -6,6 +6,8 @@ mod detail;
 mod list;
 mod profiles;
 
+pub use detail::export_menu;
+
 use std::sync::Arc;
 
 use eframe::egui::Ui;
@@ -198,11 +200,6 @@ pub fn save(link: &Link, session: i64) {
             Err(error) => state.complain(error.headline),
         },
     );
-}
-
-/// Asks where to, and writes a session's report there.
-pub fn export_report(link: &Link, session: i64) {
-    export(link, session, Format::Html);
 }
 
 /// Asks where to, and writes a session there.

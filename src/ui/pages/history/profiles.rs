@@ -5,7 +5,7 @@ use eframe::egui::Ui;
 use crate::domain::text::{clean, field_change, moment, settings_words};
 use crate::engine::message::Command;
 use crate::engine::profiles::{ProfileLine, Standing};
-use crate::engine::run::RunRequest;
+use crate::engine::run::{Access, RunRequest};
 use crate::ui::app::{Cx, Order};
 use crate::ui::command::UiCommand;
 use crate::ui::pages::tune;
@@ -89,6 +89,7 @@ fn actions(ui: &mut Ui, line: &ProfileLine, state: &mut AppState, cx: &mut Cx) {
             goal: Some(profile.goal),
             stale_ok: false,
             extra: Vec::new(),
+            access: Access::default(),
         })));
     }
     if ui

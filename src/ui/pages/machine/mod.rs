@@ -36,6 +36,7 @@ pub fn ask_scan(state: &mut AppState, link: &Link) {
     state.scan.ask();
     link.ask(Worker::System, scan::scan, |state, link, scan| {
         state.scan.answer(Ok(Arc::new(scan)));
+        super::lab::forget(state);
         super::history::ask_profiles(state, link);
     });
     ask_findings(state, link);

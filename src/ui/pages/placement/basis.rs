@@ -10,7 +10,7 @@ use crate::ui::theme::tokens;
 use crate::ui::widgets::{Card, Column, Press, Table, Width, muted, status};
 
 use super::State;
-use super::ask::Model;
+use super::model::Model;
 
 /// Draws the card.
 pub(super) fn show(ui: &mut Ui, page: &mut State, model: &Model) {

@@ -11,7 +11,7 @@ use crate::ui::widgets::{
 };
 
 use super::State;
-use super::ask::{Looked, Model, Row};
+use super::model::{Looked, Model, Row};
 use super::words;
 
 /// Rows shown before all are asked for: a page's height.

@@ -13,7 +13,7 @@ use crate::ui::theme::{self, Tokens, size, space, tokens};
 use crate::ui::widgets::{Card, caption, focus_ring};
 
 use super::State;
-use super::ask::{Looked, Model};
+use super::model::{Looked, Model};
 use super::words;
 
 /// Height of a row, from where it is easy to hit to where it is no longer a row of cells, and the gap below a cell.

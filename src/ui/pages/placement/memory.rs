@@ -12,8 +12,8 @@ use crate::ui::theme::{space, tokens};
 use crate::ui::widgets::{Card, caption, loading_note, status};
 
 use super::State;
-use super::ask::Model;
 use super::grid::entry;
+use super::model::Model;
 use super::words;
 
 /// Draws the card.

@@ -6,6 +6,7 @@ mod basis;
 mod candidates;
 mod grid;
 mod memory;
+mod model;
 mod speed;
 mod what_if;
 mod words;
@@ -17,11 +18,11 @@ use eframe::egui::Ui;
 
 use crate::chart::GrowthStep;
 use crate::domain::placement::planner::{Ask, Candidate, Predicted};
-use crate::domain::text::{capitalised, clean, shell_command};
+use crate::domain::text::{capitalised, clean, native_command};
 use crate::domain::types::Backend;
 use crate::engine::message::{Command, JobError};
 use crate::engine::plan::{CandidateDocument, PlanRequest};
-use crate::engine::run::RunRequest;
+use crate::engine::run::{Access, RunRequest};
 use crate::ui::app::{Cx, Order};
 use crate::ui::files::Choice;
 use crate::ui::state::{AppState, Dialog, Page};
@@ -33,7 +34,7 @@ use crate::ui::widgets::{
 };
 
 use super::tune;
-use ask::{Key, Limits, Looked, Measured, Model, Rows};
+use model::{Key, Limits, Looked, Measured, Model, Rows};
 
 /// A narrower page has one card a row.
 const NARROW: f32 = 860.0;
@@ -396,7 +397,7 @@ fn command(page: &State, model: &Model) -> Result<String, JobError> {
         .runtime
         .as_ref()
         .map(|r| r.environment(&BTreeMap::new()));
-    Ok(shell_command(&env.unwrap_or_default(), &argv))
+    Ok(native_command(&env.unwrap_or_default(), &argv))
 }
 
 /// Starts the server with exactly this placement.
@@ -408,6 +409,7 @@ fn use_plan(state: &mut AppState, cx: &mut Cx, model: &Model) {
             goal: None,
             stale_ok: false,
             extra,
+            access: Access::default(),
         }))),
         Err(error) => state.complain(error.headline),
     }

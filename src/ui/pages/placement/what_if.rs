@@ -12,7 +12,7 @@ use crate::ui::theme::space;
 use crate::ui::widgets::{Card, caption, segmented, slider, toggle};
 
 use super::State;
-use super::ask::{Looked, Model};
+use super::model::{Looked, Model};
 use super::words;
 
 /// Shortest context offered, tokens.

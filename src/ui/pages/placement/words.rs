@@ -7,7 +7,7 @@ use crate::domain::placement::layout::TensorClass;
 use crate::domain::placement::planner::{Candidate, Tier};
 use crate::domain::text::{capitalised, clean, count, grouped, plus_minus, three_digits};
 
-use super::ask::{Looked, Measured, Model};
+use super::model::{Looked, Measured, Model};
 
 /// Cache types of reduced precision that can be chosen where they are allowed.
 pub const REDUCED: [&str; 2] = ["q8_0", "q4_0"];

@@ -117,6 +117,7 @@ const fn more_runs(kind: SessionKind) -> &'static str {
         }
         SessionKind::Ab => "Compare again with more processes per arm: flux ab has --processes",
         SessionKind::Plan => "Measure again with more processes per arm: flux plan has --processes",
+        SessionKind::Lab => "Measure again on the Lab page",
         SessionKind::ServeCheck => {
             "Check again with more servers per arm: flux serve-check has --processes"
         }
@@ -167,7 +168,9 @@ fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
     }
     let title = match view.kind {
         SessionKind::Tune => "Checked before saving",
-        SessionKind::Ab | SessionKind::Plan | SessionKind::ServeCheck => "Also measured",
+        SessionKind::Ab | SessionKind::Plan | SessionKind::Lab | SessionKind::ServeCheck => {
+            "Also measured"
+        }
     };
     Card::new(title).show(ui, |ui| {
         let columns = [

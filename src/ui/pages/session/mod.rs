@@ -9,6 +9,7 @@ mod view;
 use eframe::egui::Ui;
 
 use crate::ui::app::Cx;
+use crate::ui::pages::lab;
 use crate::ui::state::AppState;
 use crate::ui::theme::space;
 use crate::ui::widgets::columns;
@@ -19,6 +20,10 @@ pub use view::SessionView;
 
 /// Draws it under the verdict that the page has said.
 pub fn show(ui: &mut Ui, view: &SessionView, state: &mut AppState, cx: &mut Cx) {
+    if let Some(lab) = &view.lab {
+        lab::cards(ui, lab, &mut state.session.layouts);
+        return;
+    }
     findings::meaning(ui, view);
     if !view.has_findings() {
         figures::cards(ui, view);

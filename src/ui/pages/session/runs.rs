@@ -8,6 +8,7 @@ use crate::engine::message::JobError;
 use crate::report::findings::ended;
 use crate::ui::app::Cx;
 use crate::ui::link::{Link, Worker};
+use crate::ui::pages::lab;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
 use crate::ui::theme::{space, tokens};
@@ -26,6 +27,8 @@ const COLUMNS: usize = 3;
 /// The open run.
 #[derive(Debug, Default)]
 pub struct State {
+    /// Which layouts of a kernel lab are shown.
+    pub(super) layouts: lab::Chosen,
     run: Option<i64>,
     raw: Loadable<Option<Shown>>,
 }

@@ -14,7 +14,9 @@ use crate::engine::resume::can_resume;
 use crate::ports::{Notice, SessionKind, StoredRun};
 use crate::report::figures::{ConfirmationFigures, ScreeningFigure, StripFigure};
 use crate::report::findings::{Check, LiveLine, NotTried, Rejected, Setting};
+use crate::report::lab::LabFigures;
 use crate::report::{Outcome, Rows, Story, figures, findings, place};
+use crate::ui::pages::lab;
 
 /// A session as its page shows it.
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub struct SessionView {
     pub(super) open: Option<StripFigure>,
     /// Screening.
     pub(super) screening: Option<ScreeningFigure>,
+    /// What a kernel lab found.
+    pub(super) lab: Option<lab::View>,
     /// Why each setting is there.
     pub(super) settings: Vec<Setting>,
     /// What was checked.
@@ -153,7 +157,7 @@ impl SessionView {
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             rejection: story.rejection(),
             ending: match &story.result {
-                Outcome::Tuned(_) | Outcome::Compared(_) => Ending::Done,
+                Outcome::Tuned(_) | Outcome::Compared(_) | Outcome::Lab(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
                 Outcome::Cancelled => Ending::Cancelled,
                 Outcome::Open => Ending::Open,
@@ -168,6 +172,9 @@ impl SessionView {
             confirmations: judged.map(|c| figures::confirmation(&story, c)).collect(),
             open: figures::not_judged(&story),
             screening: figures::screening(&story),
+            lab: story
+                .lab()
+                .map(|found| lab::View::of(LabFigures::of(&found), &begun.model.name)),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
             live: findings::live(&story),

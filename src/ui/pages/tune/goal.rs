@@ -2,9 +2,10 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::telemetry::{Metric, SeriesId};
+use crate::domain::telemetry::SeriesId;
 use crate::domain::text::clean;
-use crate::domain::types::Goal;
+use crate::domain::types::{Bytes, Goal};
+use crate::engine::target::Target;
 use crate::ui::app::Cx;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
@@ -100,27 +101,27 @@ fn goals(ui: &mut Ui, state: &mut AppState, height: f32) {
     });
 }
 
-/// Why energy cannot be the goal here, as far as the sensors have told; the search itself asks those of its device.
+/// Why energy cannot be the goal here, as far as the sensors of the device that will be tuned have told.
 fn no_power(state: &AppState) -> Option<String> {
-    let on_gpu = state
-        .chosen_runtime()
-        .is_some_and(|r| !r.devices.is_empty());
-    let counts = |series: &SeriesId| match series.metric {
-        Metric::Power | Metric::Energy => on_gpu,
-        Metric::CpuPower | Metric::CpuEnergy => !on_gpu,
-        _ => false,
-    };
+    let (runtime, scan) = (state.chosen_runtime()?, state.scan.value()?);
+    let target = Target::of_stock(runtime, &scan.gpus, Bytes(0));
+    let device = target.sensors(runtime, &scan.gpus);
+    let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
     let live = &state.dashboard.live;
     if live.now().is_none() || live.rings().series().any(counts) {
         return None;
     }
-    let what = if on_gpu { "GPU" } else { "processor" };
+    let what = match target.gpu(runtime, &scan.gpus) {
+        Some(gpu) => clean(&gpu.name),
+        None if device.is_some() => "the GPU".to_owned(),
+        None => "the processor".to_owned(),
+    };
     let mut absent = live.absent().iter();
     let why = absent.find(|a| counts(&a.series)).map_or_else(
         || "no sensor of it is known".to_owned(),
         |a| clean(&a.reason),
     );
-    Some(format!("Energy needs the power of the {what}: {why}"))
+    Some(format!("Energy needs the power of {what}: {why}"))
 }
 
 fn limits(ui: &mut Ui, state: &mut AppState, height: f32) {

@@ -2,9 +2,9 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::text::{clean, shell_command};
+use crate::domain::text::{clean, native_command};
 use crate::engine::message::Command;
-use crate::engine::run::{RunRequest, prepare};
+use crate::engine::run::{Access, RunRequest, prepare};
 use crate::ports::SessionKind;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
@@ -47,7 +47,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
         if ui.add(Press::new("Back to the tuning").primary()).clicked() {
             super::back_to_tuning(state, cx.link);
         }
-        shared(ui, state, cx, session);
+        shared(ui, state, cx, session, false);
         return;
     }
     if view.saveable && !saved {
@@ -75,14 +75,12 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
     } else if ui.add(Press::new("Tune again").primary()).clicked() {
         begin_anew(state);
     }
-    shared(ui, state, cx, session);
+    shared(ui, state, cx, session, saved);
 }
 
 /// What can be done with every result.
-fn shared(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, session: i64) {
-    if ui.add(Press::new("Export…").icon(Icon::Report)).clicked() {
-        history::export_report(cx.link, session);
-    }
+fn shared(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, session: i64, saved: bool) {
+    history::export_menu(ui, cx.link, session, saved);
     if ui.add(Press::new("Show in history").quiet()).clicked() {
         state.history.open(Some(session));
         cx.go(Page::History);
@@ -96,6 +94,7 @@ fn request(state: &AppState) -> Option<RunRequest> {
         goal: Some(state.tune.goal),
         stale_ok: false,
         extra: Vec::new(),
+        access: Access::default(),
     })
 }
 
@@ -109,7 +108,7 @@ fn copy_command(state: &AppState, link: &Link) {
         move |ports| prepare(&request, ports),
         |state, _, plan| match plan {
             Ok(plan) => {
-                state.clipboard = Some(shell_command(&plan.env, &plan.argv));
+                state.clipboard = Some(native_command(&plan.env, &plan.argv));
                 state.say("The command is in the clipboard");
             }
             Err(error) => state.complain(error.headline),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use eframe::egui::Ui;
 
-use crate::chart::{Kind, Ranking, RankingRow as Row};
+use crate::chart::{Kind, Ranked, Ranking, RankingRow as Row};
 use crate::domain::text::{clean, settings_words};
 use crate::domain::types::{Settings, Stage};
 use crate::report::figures::{metric_title, rate_unit};
@@ -84,6 +84,7 @@ fn ranking(job: &JobView, unit: &str) -> Ranking {
             "baseline"
         }
         .to_owned(),
+        of: Ranked::SETTINGS,
         unit: unit.to_owned(),
     }
 }

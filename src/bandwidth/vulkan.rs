@@ -1,19 +1,14 @@
-//! Copies inside each device's memory, to it and from it, through Vulkan. All unsafe calls are in `gpu` and `buffer`.
+//! Copies inside each device's memory, to it and from it, through Vulkan.
 
-mod buffer;
-mod gpu;
-
-use std::collections::BTreeSet;
-
-use ash::vk;
+use std::rc::Rc;
 
 use crate::domain::placement::bandwidth::{Bandwidth, Path};
 use crate::ports::CancelToken;
-use crate::vulkan::{OpenError, QuietStdout, Vulkan};
+use crate::vulkan::{
+    Buffer, Gpu, GpuError, Kind, OpenError, Physical, Queue, QuietStdout, Vulkan, cards,
+};
 
 use super::{Devices, DevicesReport, DevicesRequest};
-use buffer::{Buffer, Kind};
-use gpu::{Gpu, Physical};
 
 /// Repetitions that count, after one that warms up.
 const REPETITIONS: u32 = 7;
@@ -21,6 +16,8 @@ const REPETITIONS: u32 = 7;
 const COPIES: u32 = 4;
 /// Share of a heap that one buffer may take: three are held at once, and others use the memory too.
 const HEAP_SHARE: u64 = 8;
+/// What every buffer is filled with once: pages never written may be none.
+const PATTERN: u32 = 0x5a5a_a5a5;
 /// Copies of less than this measure the start of a copy.
 const LEAST: u64 = 1 << 20;
 
@@ -33,7 +30,7 @@ impl Devices for InProcess {
         let _quiet = QuietStdout::begin();
         let mut report = DevicesReport::default();
         let vulkan = match Vulkan::open() {
-            Ok(vulkan) => vulkan,
+            Ok(vulkan) => Rc::new(vulkan),
             Err(OpenError::NoLoader(why) | OpenError::NoDriver(why)) => {
                 report
                     .notices
@@ -41,7 +38,7 @@ impl Devices for InProcess {
                 return report;
             }
         };
-        match gpu::physical(&vulkan) {
+        match cards(&vulkan) {
             Ok(devices) => each(&vulkan, devices, request, cancel, &mut report),
             Err(why) => report.notices.push(format!("no GPU was measured: {why}")),
         }
@@ -50,25 +47,17 @@ impl Devices for InProcess {
 }
 
 fn each(
-    vulkan: &Vulkan,
+    vulkan: &Rc<Vulkan>,
     devices: Vec<Physical>,
     request: &DevicesRequest,
     cancel: &CancelToken,
     report: &mut DevicesReport,
 ) {
-    let mut seen = BTreeSet::new();
-    let mut names: Vec<String> = Vec::new();
     for device in devices {
         if cancel.is_cancelled() {
             return;
         }
-        // One card under two drivers is one memory (case C17).
-        if device.uuid.is_some_and(|uuid| !seen.insert(uuid)) {
-            continue;
-        }
-        names.push(device.name.clone());
-        let twins = names.iter().filter(|n| **n == device.name).count();
-        let name = numbered(&device.name, twins);
+        let name = device.name.clone();
         if device.is_software && !request.software {
             continue;
         }
@@ -77,8 +66,8 @@ fn each(
                 "{name} is a software renderer: its memory is RAM, copied by the CPU"
             ));
         }
-        let measured = Gpu::open(vulkan, &device)
-            .and_then(|gpu| paths(&gpu, &device, &name, request.size.0, cancel, report));
+        let measured = opened(vulkan, device)
+            .and_then(|(gpu, queue)| paths(&gpu, queue, &name, request.size.0, cancel, report));
         if let Err(why) = measured {
             report
                 .notices
@@ -87,30 +76,28 @@ fn each(
     }
 }
 
-/// Cards of the same name, in Vulkan's order: `NAME`, `NAME (2)`.
-fn numbered(name: &str, twins: usize) -> String {
-    if twins < 2 {
-        name.to_owned()
-    } else {
-        format!("{name} ({twins})")
-    }
+/// The device with its first queue that computes: llama.cpp computes on such a one, and it copies too.
+fn opened(vulkan: &Rc<Vulkan>, device: Physical) -> Result<(Gpu, Queue), GpuError> {
+    let family = device.families[0];
+    let gpu = Gpu::open(vulkan, Rc::new(device), &[family.index])?;
+    let queue = Queue::new(&gpu, &family)?;
+    Ok((gpu, queue))
 }
 
 fn paths(
     gpu: &Gpu,
-    device: &Physical,
+    mut queue: Queue,
     name: &str,
     most: u64,
     cancel: &CancelToken,
     report: &mut DevicesReport,
-) -> Result<(), String> {
-    if !gpu.has_timestamps() {
+) -> Result<(), GpuError> {
+    if !queue.has_timestamps() {
         report.notices.push(format!(
             "{name} keeps no time of its own: its numbers include handing over the work"
         ));
     }
-    let (size, [from, to]) = device_buffers(gpu, device, most)?;
-    let inside = samples(gpu, &from, &to, COPIES, cancel)?;
+    let (size, [from, to]) = device_buffers(gpu, &mut queue, most)?;
     let entry = |path, samples: Vec<f64>, bytes| Bandwidth {
         path,
         device: Some(name.to_owned()),
@@ -120,6 +107,9 @@ fn paths(
     };
     // Each byte is read and written.
     let moved = 2 * size * u64::from(COPIES);
+    let Some(inside) = samples(&mut queue, (&from, &to), size, COPIES, cancel)? else {
+        return Ok(());
+    };
     report
         .paths
         .push(entry(Path::DeviceCopy, rates(&inside, moved), moved));
@@ -127,14 +117,16 @@ fn paths(
         (Path::Upload, Kind::Upload),
         (Path::Download, Kind::Download),
     ] {
-        let staging = Buffer::new(gpu, device, kind, size)?;
-        staging.fill(gpu)?;
-        let (from, to) = if path == Path::Upload {
+        let staging = Buffer::new(gpu, kind, size)?;
+        queue.submit(|r| r.fill(&staging, PATTERN))?;
+        let pair = if path == Path::Upload {
             (&staging, &to)
         } else {
             (&to, &staging)
         };
-        let secs = samples(gpu, from, to, 1, cancel)?;
+        let Some(secs) = samples(&mut queue, pair, size, 1, cancel)? else {
+            return Ok(());
+        };
         report.paths.push(entry(path, rates(&secs, size), size));
     }
     Ok(())
@@ -145,23 +137,19 @@ fn rates(secs: &[f64], bytes: u64) -> Vec<f64> {
 }
 
 /// Two buffers of the device, smaller ones where the memory does not hold them.
-fn device_buffers<'a, 'v>(
-    gpu: &'a Gpu<'v>,
-    device: &Physical,
-    most: u64,
-) -> Result<(u64, [Buffer<'a, 'v>; 2]), String> {
-    let rooms = [Kind::Device, Kind::Upload, Kind::Download].map(|kind| device.room(kind));
+fn device_buffers(gpu: &Gpu, queue: &mut Queue, most: u64) -> Result<(u64, [Buffer; 2]), GpuError> {
+    let rooms = [Kind::Device, Kind::Upload, Kind::Download].map(|kind| gpu.physical.room(kind));
     let mut size = rooms
         .iter()
         .fold(most, |size, room| size.min(room / HEAP_SHARE));
     loop {
         let size_4 = size / 4 * 4;
-        let pair = Buffer::new(gpu, device, Kind::Device, size_4)
-            .and_then(|a| Ok([a, Buffer::new(gpu, device, Kind::Device, size_4)?]));
+        let pair = Buffer::new(gpu, Kind::Device, size_4)
+            .and_then(|a| Ok([a, Buffer::new(gpu, Kind::Device, size_4)?]));
         match pair {
             Ok(pair) => {
                 for buffer in &pair {
-                    buffer.fill(gpu)?;
+                    queue.submit(|r| r.fill(buffer, PATTERN))?;
                 }
                 return Ok((size_4, pair));
             }
@@ -171,39 +159,28 @@ fn device_buffers<'a, 'v>(
     }
 }
 
-/// Seconds of every repetition.
+/// Seconds of every repetition; `None` when it was cancelled.
 fn samples(
-    gpu: &Gpu,
-    from: &Buffer,
-    to: &Buffer,
+    queue: &mut Queue,
+    (from, to): (&Buffer, &Buffer),
+    bytes: u64,
     copies: u32,
     cancel: &CancelToken,
-) -> Result<Vec<f64>, String> {
+) -> Result<Option<Vec<f64>>, GpuError> {
     let mut all = Vec::new();
     for repetition in 0..=REPETITIONS {
         if cancel.is_cancelled() {
-            return Err("cancelled".to_owned());
+            return Ok(None);
         }
-        let secs = gpu.submit(|commands| from.copy(commands, to, copies))?;
+        let timing = queue.submit(|r| {
+            for _ in 0..copies {
+                r.copy((from, 0), (to, 0), bytes);
+                r.barrier();
+            }
+        })?;
         if repetition > 0 {
-            all.push(secs);
+            all.push(timing.best());
         }
     }
-    Ok(all)
-}
-
-/// Vulkan's own words for what a call answered.
-fn failed(call: &str, error: vk::Result) -> String {
-    format!("{call}: {error}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cards_of_one_name_are_numbered_in_order() {
-        assert_eq!(numbered("RTX 3060", 1), "RTX 3060");
-        assert_eq!(numbered("RTX 3060", 2), "RTX 3060 (2)");
-    }
+    Ok(Some(all))
 }

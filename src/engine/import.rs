@@ -1,0 +1,65 @@
+//! A profile that came from elsewhere: read, held against this machine, kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::fingerprint::{diff, fingerprint};
+use crate::domain::handover::{SharedProfile, read};
+use crate::domain::types::{FieldChange, Fingerprint};
+
+use super::Ports;
+use super::message::JobError;
+use super::report::SCHEMA;
+use super::settings::{AgainstStock, against_stock};
+
+/// What an import came to; the document of `flux import --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Import {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Its number among imports.
+    pub id: i64,
+    /// The profile.
+    pub profile: SharedProfile,
+    /// What stock has instead.
+    pub stock: Vec<AgainstStock>,
+    /// It was measured on this machine and a build that is here: it applies as one's own.
+    pub holds: bool,
+    /// Where it was measured and what is here, field by field.
+    pub differs: Vec<FieldChange>,
+}
+
+/// Reads a document and keeps it for `flux run` and `flux tune`.
+///
+/// # Errors
+/// It is no profile, of a newer Flux, or says what this Flux could not have chosen: nothing is kept then. The store
+/// cannot be written.
+pub fn import(text: &str, ports: &Ports) -> Result<Import, JobError> {
+    let space = ports.space.current();
+    let profile =
+        read(text, &space).map_err(|e| JobError::new("import", e.to_string()).hint(e.hint()))?;
+    let id = ports.store.append_import(ports.clock.now(), &profile)?;
+    let here = here(&profile, ports);
+    let holds = here.hash == profile.fingerprint.hash;
+    Ok(Import {
+        schema: SCHEMA,
+        id,
+        stock: against_stock(&profile.settings, &space),
+        differs: if holds {
+            Vec::new()
+        } else {
+            diff(&profile.fingerprint, &here)
+        },
+        holds,
+        profile,
+    })
+}
+
+/// This machine with the build it was measured with, else with the best that is here.
+fn here(profile: &SharedProfile, ports: &Ports) -> Fingerprint {
+    let known = ports.runtimes.list();
+    let measured = known.iter().find(|r| r.digest == profile.build.digest);
+    let runtime = measured.or_else(|| known.first());
+    let mut machine = ports.probe.machine();
+    machine.runtimes = runtime.cloned().into_iter().collect();
+    fingerprint(&machine, runtime)
+}
