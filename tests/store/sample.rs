@@ -55,7 +55,6 @@ pub fn planned(stage: Stage, settings: Settings) -> PlannedRun {
         log_buffers: true,
         clients: 1,
         purpose: "it's graphics-queue=on".to_owned(),
-        clients: 1,
     }
 }
 
