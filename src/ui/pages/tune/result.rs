@@ -79,8 +79,8 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
 }
 
 /// What can be done with every result.
-fn shared(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, session: i64, has_profile: bool) {
-    history::export_menu(ui, cx.link, session, has_profile);
+fn shared(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, session: i64, saved: bool) {
+    history::export_menu(ui, cx.link, session, saved);
     if ui.add(Press::new("Show in history").quiet()).clicked() {
         state.history.open(Some(session));
         cx.go(Page::History);
