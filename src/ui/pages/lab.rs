@@ -7,7 +7,6 @@ use eframe::egui::Ui;
 
 use crate::domain::lab::Format;
 use crate::domain::text::{capitalised, clean};
-use crate::domain::types::DeviceKind;
 use crate::engine::lab::{self, LabAsked};
 use crate::engine::message::Command;
 use crate::engine::scan::Scan;
@@ -134,31 +133,12 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
 }
 
-/// Names of the GPUs that are no software renderers, as the lab knows them.
-fn gpus(scan: &Scan) -> Vec<String> {
-    let real = scan.gpus.iter().filter(|g| g.kind != DeviceKind::Software);
-    let names: Vec<&str> = real.map(|gpu| gpu.name.as_str()).collect();
-    numbered(&names)
-}
-
-/// Cards of one name bear a number from the second on: `NAME`, `NAME (2)`.
-fn numbered(names: &[&str]) -> Vec<String> {
-    let one = |(at, name): (usize, &&str)| {
-        let twins = names[..at].iter().filter(|before| *before == name).count();
-        match twins {
-            0 => (*name).to_owned(),
-            n => format!("{name} ({})", n + 1),
-        }
-    };
-    names.iter().enumerate().map(one).collect()
-}
-
 /// Why nothing can be measured now.
 fn hindrance(state: &AppState, scan: &Scan) -> Option<&'static str> {
     if scan.machine.simulated {
         return Some("This machine is an exported one");
     }
-    if gpus(scan).is_empty() {
+    if lab::names(&scan.gpus).is_empty() {
         return Some("Vulkan lists no GPU here; flux lab --device can name a software renderer");
     }
     let job = state.job.as_ref();
@@ -175,7 +155,10 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
 
 /// The GPU that the next lab measures, where there are several.
 fn choose_card(ui: &mut Ui, state: &mut AppState, scan: &Scan) {
-    let names: Vec<String> = gpus(scan).iter().map(|name| clean(name)).collect();
+    let names: Vec<String> = lab::names(&scan.gpus)
+        .iter()
+        .map(|name| clean(name))
+        .collect();
     if names.len() > 1 {
         let choices: Vec<(usize, &str)> = names.iter().map(String::as_str).enumerate().collect();
         segmented(ui, &mut state.lab.gpu, &choices);
@@ -184,8 +167,8 @@ fn choose_card(ui: &mut Ui, state: &mut AppState, scan: &Scan) {
 
 fn start(state: &AppState, cx: &mut Cx, scan: &Scan) {
     // With one GPU the lab finds it by itself.
-    let gpus = gpus(scan);
-    let chosen = gpus.get(state.lab.gpu).filter(|_| gpus.len() > 1);
+    let names = lab::names(&scan.gpus);
+    let chosen = names.get(state.lab.gpu).filter(|_| names.len() > 1);
     cx.order(Order::start(Command::Lab(LabAsked {
         device: chosen.cloned(),
         ..LabAsked::default()
@@ -312,15 +295,4 @@ fn queues(ui: &mut Ui, view: &View) {
             ui.add_space(space::S);
             charts::numbers(ui, &figures.costs);
         });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn twins_are_told_apart_as_the_lab_does() {
-        let found = numbered(&["H200", "Arc", "H200", "H200"]);
-        assert_eq!(found, ["H200", "Arc", "H200 (2)", "H200 (3)"]);
-    }
 }
