@@ -162,7 +162,8 @@ fn why(ui: &mut Ui, view: &SessionView) {
 }
 
 fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
-    if view.checks.is_empty() {
+    // A check through live servers shows every metric with its verdict.
+    if view.checks.is_empty() || !view.live.is_empty() {
         return;
     }
     let title = match view.kind {

@@ -13,7 +13,7 @@ use crate::engine::profiles::server_command;
 use crate::engine::resume::can_resume;
 use crate::ports::{Notice, SessionKind, StoredRun};
 use crate::report::figures::{ConfirmationFigures, ScreeningFigure, StripFigure};
-use crate::report::findings::{Check, NotTried, Rejected, Setting};
+use crate::report::findings::{Check, LiveLine, NotTried, Rejected, Setting};
 use crate::report::lab::LabFigures;
 use crate::report::{Outcome, Rows, Story, figures, findings, place};
 use crate::ui::pages::lab;
@@ -65,6 +65,10 @@ pub struct SessionView {
     pub(super) settings: Vec<Setting>,
     /// What was checked.
     pub(super) checks: Vec<Check>,
+    /// Every metric through live servers.
+    pub(super) live: Vec<LiveLine>,
+    /// What several clients got.
+    pub(super) clients: Vec<[String; 6]>,
     /// Device memory of the winner against its limit.
     pub(super) memory: Vec<MemoryUse>,
     /// What was not saved.
@@ -173,6 +177,8 @@ impl SessionView {
                 .map(|found| lab::View::of(LabFigures::of(&found), &begun.model.name)),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
+            live: findings::live(&story),
+            clients: findings::clients(&story),
             memory: last.map_or_else(Vec::new, |c| c.memory.clone()),
             rejected: findings::rejected(&story),
             not_tried: findings::not_tried(&story.refused()),
