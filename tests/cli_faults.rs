@@ -274,7 +274,7 @@ fn a_database_of_a_newer_flux_is_refused_and_left_alone() {
     for mut command in [bed.tune(ONLY), bed.flux(&["history"]), bed.flux(&["scan"])] {
         let said = refused(&command.output().unwrap(), 1);
         let expected = format!(
-            "this database was made by a newer Flux (format 99, this one knows 5): {}",
+            "this database was made by a newer Flux (format 99, this one knows 6): {}",
             path.display()
         );
         assert_eq!(said, expected);

@@ -20,6 +20,7 @@ use flux::domain::handover::{Form, Handover, Word};
 use flux::domain::redact::Redaction;
 use flux::domain::text::Shell;
 use flux::domain::types::Backend;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use bench_runs::CARD_TOML;
@@ -125,6 +126,18 @@ fn bash_starts_the_server_with_exactly_these_words() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn bash_reads_any_words_back(words in prop::collection::vec("(?s)[^\0]{0,16}", 1..40)) {
+        let mut all = vec!["printf".to_owned(), "%s\\0".to_owned()];
+        all.extend(words.iter().cloned());
+        let line = Shell::Bash.command(&BTreeMap::new(), &all).unwrap();
+        prop_assert_eq!(heard(&["-c", &line], Path::new("/")), words, "{}", line);
+    }
+}
+
 fn tuned() -> Bed {
     let bed = Bed::new(FLASH_WINS);
     let result = document(&mut bed.tune(ONLY));
@@ -183,6 +196,109 @@ fn a_session_is_handed_over_in_every_form() {
         gone.status.success() && said.contains("there is no such file any more"),
         "{said}"
     );
+}
+
+/// A build whose llama-server writes down what it is started with, and answers as the simulated one does.
+fn listening() -> Bed {
+    let bed = Bed::new("");
+    let dir = bed.fake.dir();
+    let real = dir.join("real");
+    fs::create_dir(&real).unwrap();
+    fs::rename(dir.join("llama-server"), real.join("llama-server")).unwrap();
+    fs::copy(dir.join("fake-bench.toml"), real.join("fake-bench.toml")).unwrap();
+    let server = dir.join("llama-server");
+    fake_server(&server);
+    let script = fs::read_to_string(&server).unwrap();
+    let asked = "case \"$1\" in --help|--version|--list-devices)\n\
+                 exec \"$(dirname \"$0\")/real/llama-server\" \"$1\";; esac\n";
+    fs::write(&server, script.replacen('\n', &format!("\n{asked}"), 1)).unwrap();
+    bed
+}
+
+#[test]
+fn a_key_comes_by_the_environment_or_by_a_file_and_nothing_else_of_llama_cpps_does() {
+    let bed = listening();
+    let run = |args: &[&str]| {
+        let mut run = bed.flux(&["-q", "run", "--runtime"]);
+        run.arg(bed.fake.dir()).arg("-m").arg(&bed.model).args(args);
+        run.env("LLAMA_API_KEY", "hunter2")
+            .env("LLAMA_ARG_HOST", "0.0.0.0");
+        run.env("GGML_VK_DISABLE_F16", "1").output().unwrap()
+    };
+    let said = run(&["--", "--port", "9001"]);
+    let text = String::from_utf8(said.stdout).unwrap();
+    let heard: Vec<&str> = text.split_terminator('\0').collect();
+    let model = bed.model.to_str().unwrap();
+    assert_eq!(
+        heard[1..],
+        [
+            "--model",
+            model,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "9001",
+            "LLAMA_API_KEY=hunter2"
+        ]
+    );
+    let keys = bed.fake.scratch().join("keys");
+    let with_file = ["--api-key-file", keys.to_str().unwrap()];
+    fs::write(&keys, "# no key yet\n\n").unwrap();
+    assert!(refused(&run(&with_file), 1).starts_with("no API key is in the file"));
+    fs::write(&keys, "one\n").unwrap();
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = run(&with_file);
+    let warned = String::from_utf8_lossy(&open.stderr).into_owned();
+    assert!(
+        warned.contains("other users of this machine can read the API keys"),
+        "{warned}"
+    );
+    assert!(
+        String::from_utf8(open.stdout)
+            .unwrap()
+            .contains("--api-key-file\0")
+    );
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(String::from_utf8_lossy(&run(&with_file).stderr), "");
+    let missing = run(&["--api-key-file", "no/such"]);
+    assert!(refused(&missing, 1).starts_with("the API keys cannot be read"));
+    for args in [
+        &["--", "--api-key", "hunter2"][..],
+        &["--", "--host", "0.0.0.0"],
+    ] {
+        let output = run(args);
+        let error = refused(&output, 2);
+        assert!(
+            !error.contains("hunter2") && output.stdout.is_empty(),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_command_is_printed_for_each_shell() {
+    let bed = tuned();
+    let print = |shell: &str, extra: &[&str]| {
+        let mut run = bed.flux(&["run", "--print", "--shell", shell, "-m"]);
+        run.arg(&bed.model)
+            .args(["--runtime"])
+            .arg(bed.fake.dir())
+            .arg("--")
+            .args(extra);
+        run.output().unwrap()
+    };
+    for (shell, start) in [("bash", "/"), ("powershell", "& '/"), ("cmd", "/")] {
+        let output = print(shell, &["--alias", "it's 100%"]);
+        let line = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            line.starts_with(start) && line.lines().count() == 1,
+            "{line}"
+        );
+        let notice = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(notice, "differs from stock: flash-attn=on (stock: auto)\n");
+    }
+    let error = refused(&print("cmd", &["--alias", "a\nb"]), 1);
+    assert!(error.ends_with("use --shell powershell"), "{error}");
 }
 
 #[test]
@@ -397,6 +513,14 @@ fn nobody_is_named_in_what_is_shared() {
             "{what} tells {machine}"
         );
     }
+    // A user whose name is a word of the document's own.
+    let mut odd = as_anna(bed.flux(&["report", "1", "-o", "-"]));
+    let odd = odd.env("USER", "generation").output().unwrap();
+    assert!(
+        odd.status.success(),
+        "{}",
+        String::from_utf8_lossy(&odd.stderr)
+    );
     let json = as_anna(bed.flux(&["export", "1", "--redact"]))
         .output()
         .unwrap();

@@ -1,7 +1,7 @@
 //! Arguments for llama-server that a user adds to a profile: which are refused, who could reach the server, and which
 //! win over what was measured. Read from llama.cpp b11149's `common/arg.cpp`.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// Where llama-server listens unless asked otherwise: this machine alone.
 pub const LOOPBACK: &str = "127.0.0.1";

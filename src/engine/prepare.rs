@@ -435,21 +435,20 @@ fn mean_wall_secs(session: i64, model: &ModelInfo, ports: &Ports) -> Result<Opti
 }
 
 fn choose_runtime(wanted: Option<&str>, ports: &Ports) -> Result<Runtime, JobError> {
-    let runtime = match wanted {
-        Some(name) => ports.runtimes.resolve(name)?,
-        None => {
-            let known = ports.runtimes.list();
-            let with_bench = known.iter().find(|r| r.bench.is_some());
-            // Without llama-bench a build is measured through its server (design section 4).
-            let usable = with_bench.or_else(|| known.iter().find(|r| r.server.is_some()));
-            usable.cloned().ok_or_else(|| {
-                JobError::new(
-                    "no-runtime",
-                    "no llama.cpp with llama-bench is known on this machine",
-                )
-                .hint("`flux runtime install`, or `flux runtime add DIR`")
-            })?
-        }
+    let runtime = if let Some(name) = wanted {
+        ports.runtimes.resolve(name)?
+    } else {
+        let known = ports.runtimes.list();
+        let with_bench = known.iter().find(|r| r.bench.is_some());
+        // Without llama-bench a build is measured through its server (design section 4).
+        let usable = with_bench.or_else(|| known.iter().find(|r| r.server.is_some()));
+        usable.cloned().ok_or_else(|| {
+            JobError::new(
+                "no-runtime",
+                "no llama.cpp with llama-bench is known on this machine",
+            )
+            .hint("`flux runtime install`, or `flux runtime add DIR`")
+        })?
     };
     if runtime.bench.is_none() && runtime.server.is_none() {
         let dir = runtime.dir.display();

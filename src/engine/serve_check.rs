@@ -17,7 +17,7 @@ use super::message::{JobError, USAGE};
 use super::prepare::Workplace;
 use super::report::{self, AbDocument, ArmDocument, LiveDocument, ModelDocument, Overhead};
 use super::run::{self, Access, RunRequest};
-use super::tune::{begin, close, config_of};
+use super::tune::{begin, close};
 
 /// Tokens of a prompt unless asked otherwise: those of the paper's requests (section 4.1).
 pub const PROMPT: u32 = 1496;
@@ -181,29 +181,7 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
         )
         .hint("find one with `flux tune`, or name settings with --settings \"flash-attn=on\""));
     }
-    let measured = profile
-        .as_ref()
-        .map(|p| ports.store.session(p.session))
-        .transpose()?
-        .flatten();
-    let on = measured
-        .as_ref()
-        .and_then(|s| config_of(s).ok())
-        .and_then(|c| c.request.device);
-    let by = measured.map(|s| s.begun.runtime.dir.display().to_string());
-    let runtime = request.runtime.clone().or(by);
-    let device = request.device.clone().or(on);
-    let place = Workplace::read(
-        &request.model,
-        runtime.as_deref(),
-        device.as_deref(),
-        None,
-        ports,
-    )?;
-    if place.runtime.server.is_none() {
-        let headline = format!("runtime {} has no llama-server", place.runtime.name);
-        return Err(JobError::new("no-server", headline).hint("choose another with --runtime"));
-    }
+    let place = workplace(request, profile.as_ref(), ports)?;
     if !place.model.tokenizer {
         notices.push(Notice {
             level: NoticeLevel::Warning,
@@ -222,6 +200,33 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
         goal: goal.unwrap_or(Goal::Generation),
         notices,
     })
+}
+
+/// Where a profile was measured, unless something else is asked for.
+fn workplace(
+    request: &ServeCheckRequest,
+    profile: Option<&Profile>,
+    ports: &Ports,
+) -> Result<Workplace, JobError> {
+    let measured = match profile {
+        Some(profile) => ports.store.session(profile.session)?,
+        None => None,
+    };
+    // A search and a plan's benchmark both keep it there.
+    let on = measured
+        .as_ref()
+        .and_then(|s| s.begun.config.pointer("/request/device"));
+    let on = on.and_then(|device| device.as_str()).map(str::to_owned);
+    let device = request.device.clone().or(on);
+    let dir = measured.map(|s| s.begun.runtime.dir.display().to_string());
+    let runtime = request.runtime.clone().or(dir);
+    let (runtime, device) = (runtime.as_deref(), device.as_deref());
+    let place = Workplace::read(&request.model, runtime, device, None, ports)?;
+    if place.runtime.server.is_none() {
+        let headline = format!("runtime {} has no llama-server", place.runtime.name);
+        return Err(JobError::new("no-server", headline).hint("choose another with --runtime"));
+    }
+    Ok(place)
 }
 
 pub(super) fn session<P: Serialize>(

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::search::{Refusal, Rejection, SearchSpace};
+use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST, Refusal, Rejection, SearchSpace};
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
-    capitalised, change, change_with_interval, clean, count, decimals_for, rate, refusal_words,
-    sensor_lines, setting_title, settings_words, signed, span,
+    Metric, capitalised, change, change_with_interval, clean, clients_cells, count, decimals_for,
+    quantity, rate, rate_decimals, refusal_words, sensor_lines, setting_title, settings_words,
+    signed, span, time_saved,
 };
-use crate::domain::types::{RawOutput, Run, RunOutcome, Settings, Verdict};
-use crate::engine::report::{CandidateDocument, TuneDocument};
+use crate::domain::types::{ArmSummary, RawOutput, Run, RunOutcome, Settings, Verdict};
+use crate::engine::report::{CandidateDocument, ConfirmationDocument, TuneDocument};
 use crate::ports::StoredRun;
 
 use super::figures::{added, is_more, metric_title};
-use super::story::Story;
+use super::story::{Outcome, Story};
 
 /// Why a setting is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,21 +118,16 @@ pub fn checks(story: &Story) -> Vec<Check> {
     let mut checks: Vec<Check> = guarded
         .map(|(label, metric)| Check {
             title: format!("{} {}", metric_title(label), clean(label)),
-            result: metric.ci95_pct.map_or_else(
-                || change_with_interval(metric.change_pct, None),
-                |[lo, hi]| {
-                    let decimals = decimals_for((hi - lo) / 2.0);
-                    let changed = change(metric.change_pct, decimals);
-                    format!(
-                        "{changed} [{}, {}]",
-                        signed(lo, decimals),
-                        signed(hi, decimals)
-                    )
-                },
-            ),
+            result: bracketed(metric.change_pct, metric.ci95_pct),
             passed: metric.change_pct >= -GUARD_LOSS_PCT,
         })
         .collect();
+    let output = story.tuned().and_then(|document| document.output.as_ref());
+    checks.extend(output.map(|output| Check {
+        title: "Output against stock’s".to_owned(),
+        result: capitalised(&clean(&output.sentence())),
+        passed: output.passes(),
+    }));
     checks.extend(confirmation.memory.iter().map(|memory| Check {
         title: format!("Memory of {}", clean(&memory.device)),
         result: format!("{} of {}", memory.used, memory.limit),
@@ -150,6 +146,74 @@ pub fn checks(story: &Story) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// `+68.3 % [+67.9, +68.8]`.
+fn bracketed(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
+    let Some([lo, hi]) = ci95_pct else {
+        return change_with_interval(change_pct, None);
+    };
+    let decimals = decimals_for((hi - lo) / 2.0);
+    let (lo, hi) = (signed(lo, decimals), signed(hi, decimals));
+    format!("{} [{lo}, {hi}]", change(change_pct, decimals))
+}
+
+/// A metric of a check through live servers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveLine {
+    /// What it is.
+    pub title: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// Both arms: `9547 → 8852 ms`.
+    pub values: String,
+    /// The change of the rate; of a time, how much of it is saved.
+    pub change: String,
+}
+
+/// Every metric of a check through live servers, the goal's first; nothing of another session.
+pub fn live(story: &Story) -> Vec<LiveLine> {
+    let Outcome::Compared(document) = &story.result else {
+        return Vec::new();
+    };
+    let judged = document
+        .confirmation
+        .as_ref()
+        .filter(|_| document.live.is_some());
+    let mut metrics = judged.map_or_else(Vec::new, ConfirmationDocument::judged);
+    metrics.sort_by_key(|m| m.label != document.primary);
+    let line = |metric: &Metric| {
+        let Metric {
+            label, comparison, ..
+        } = metric;
+        let (a, unit) = quantity(label, comparison.baseline.mean);
+        let (b, _) = quantity(label, comparison.candidate.mean);
+        let decimals = |value, arm: &ArmSummary| rate_decimals(value, arm.cv_pct);
+        let digits = decimals(a, &comparison.baseline).min(decimals(b, &comparison.candidate));
+        LiveLine {
+            title: match label.as_str() {
+                FIRST_TOKEN => "Time to first token".to_owned(),
+                REQUEST => "Time of a whole request".to_owned(),
+                ENERGY => "Tokens per joule".to_owned(),
+                label => metric_title(label),
+            },
+            verdict: comparison.verdict,
+            values: format!("{a:.digits$} → {b:.digits$} {unit}"),
+            change: time_saved(label, comparison).map_or_else(
+                || bracketed(comparison.change_pct, comparison.ci95_pct),
+                |(change, interval)| bracketed(change, interval),
+            ),
+        }
+    };
+    metrics.iter().map(line).collect()
+}
+
+/// What several clients got, where that was measured.
+pub fn clients(story: &Story) -> Vec<[String; 6]> {
+    match &story.result {
+        Outcome::Compared(document) => document.clients().iter().map(clients_cells).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// What became of something that was not saved.

@@ -53,8 +53,8 @@ pub fn planned(stage: Stage, settings: Settings) -> PlannedRun {
         repetitions: 3,
         early_stop: None,
         log_buffers: true,
-        purpose: "it's graphics-queue=on".to_owned(),
         clients: 1,
+        purpose: "it's graphics-queue=on".to_owned(),
     }
 }
 

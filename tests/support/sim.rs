@@ -405,7 +405,7 @@ pub fn word(planned: &PlannedRun) -> String {
         Stage::Pairs => "pair",
         Stage::DropOne => "drop",
         Stage::Confirmation => return format!("{:?}", planned.side.expect("a side")),
-        Stage::Clients => unreachable!("searches ask for no clients"),
+        Stage::Clients => "clients",
     };
     format!("{stage} {}", planned.settings)
 }

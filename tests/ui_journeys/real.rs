@@ -64,6 +64,49 @@ fn a_tuning_of_real_processes_is_saved_and_served() {
     );
 }
 
+#[test]
+fn a_saved_profile_is_checked_through_live_servers() {
+    let bed = Bed::new(&format!("pp = 1000000\ntg = 50000\n{FLASH_WINS}"));
+    let mut stage = Stage::new(ports(&bed));
+    choose(&mut stage, &bed);
+    stage.until_ended();
+    assert!(
+        !stage.shows("Check through a live server"),
+        "nothing is saved"
+    );
+    stage.click("Save profile");
+    stage.until("Saved as profile");
+    stage.click("Check through a live server");
+    stage.until("Change against the baseline so far");
+    assert!(!stage.shows("Pause"), "a check is not gone on with");
+    stage.until_ended();
+    stage.until("Back to the tuning");
+    stage.must_show("profile 1 against stock: +");
+    stage.must_show("Through a live server");
+    stage.must_show("Time to first token");
+    stage.must_show("Time of a whole request");
+    stage.must_show("Generation");
+    let checked = bed.store().session(2).unwrap().unwrap();
+    assert_eq!(checked.begun.kind, flux::ports::SessionKind::ServeCheck);
+    assert_eq!(
+        checked.end.unwrap().verdict,
+        Some(flux::domain::types::Verdict::Improved)
+    );
+    assert!(running(&bed).is_empty());
+    stage.click("Back to the tuning");
+    stage.until("Run server");
+    stage.must_show("Flash attention on: +");
+    stage.click("Check through a live server");
+    stage.until("Cancel…");
+    stage.click("Cancel…");
+    stage.click("Stop now");
+    stage.until_ended();
+    stage.must_show("nothing is concluded from them");
+    assert!(running(&bed).is_empty());
+    stage.click("Back to the tuning");
+    stage.until("Run server");
+}
+
 /// Living processes of the bed's programs.
 fn running(bed: &Bed) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

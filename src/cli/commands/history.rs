@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cli::args::{Export, History, Show};
-use crate::cli::error::CliResult;
+use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::{history, session};
 use crate::domain::text::clean;
@@ -59,6 +59,11 @@ fn tell_missing(format: Format, evidence: &Evidence, output: &Output) {
 /// # Errors
 /// As `show`; the file exists or cannot be written.
 pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
+    if args.port.is_some() && !matches!(args.format.into(), Format::Start(_)) {
+        return Err(CliError::usage(
+            "--port goes with a format that starts a server",
+        ));
+    }
     let evidence = evidence(args.id, &place.look_back(output)?)?;
     let paths = if args.redact {
         Paths::shortened()

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::text::{
-    Metric, capitalised, clean, count, effect, quantity, rate_decimals, spread, test_line,
-    time_change,
+    Metric, capitalised, change_with_interval, clean, count, effect, quantity, rate_decimals,
+    spread, test_line, time_saved,
 };
 use crate::domain::types::Comparison;
 
@@ -19,7 +19,8 @@ pub fn metric(metric: &Metric, style: Style) -> String {
     let mut text = format!("{}: {}\n", style.heading(&title), effect(comparison));
     let _ = writeln!(text, "  {}", clean(&comparison.reason));
     text.push_str(&arms(&metric.label, comparison));
-    if let Some(time) = time_change(&metric.label, comparison) {
+    if let Some((change, interval)) = time_saved(&metric.label, comparison) {
+        let time = change_with_interval(change, interval);
         let _ = writeln!(text, "  The time itself: {time}");
     }
     let rule = if metric.plain.is_some() {

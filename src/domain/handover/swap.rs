@@ -7,6 +7,14 @@ use crate::domain::text::{clean, crt_quoted, quoted};
 
 use super::{Handover, Word, yaml_quoted};
 
+const fn home(word: &Word, windows: bool) -> &'static str {
+    match (word.in_home, windows) {
+        (false, _) => "",
+        (true, true) => "${env.USERPROFILE}",
+        (true, false) => "${env.HOME}",
+    }
+}
+
 fn word(word: &Word, windows: bool) -> Result<String, String> {
     let text = &word.text;
     if text.contains("${") || text.chars().any(char::is_control) {
@@ -15,11 +23,7 @@ fn word(word: &Word, windows: bool) -> Result<String, String> {
             clean(text)
         ));
     }
-    let home = match (word.in_home, windows) {
-        (false, _) => "",
-        (true, true) => "${env.USERPROFILE}",
-        (true, false) => "${env.HOME}",
-    };
+    let home = home(word, windows);
     Ok(if windows {
         crt_quoted(&format!("{home}{text}"))
     } else if word.in_home {
@@ -54,8 +58,7 @@ pub(super) fn yaml(h: &Handover) -> Result<String, String> {
         text.push_str("    env:\n");
     }
     for (name, value) in &h.env {
-        let home = if value.in_home { "${env.HOME}" } else { "" };
-        let pair = format!("{name}={home}{}", value.text);
+        let pair = format!("{name}={}{}", home(value, windows), value.text);
         let _ = writeln!(text, "      - {}", yaml_quoted(&pair));
     }
     Ok(text)

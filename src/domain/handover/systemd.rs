@@ -61,9 +61,6 @@ pub(super) fn unit(h: &Handover) -> Result<String, String> {
     if h.server.is_of_windows() {
         return Err("systemd runs on Linux, and this llama-server is on Windows: export a PowerShell script".to_owned());
     }
-    if h.server.text.contains('\0') {
-        return Err("a path has no zero byte".to_owned());
-    }
     let id = h.id();
     let mut text = h.comments("#");
     let _ = write!(

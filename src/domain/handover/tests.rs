@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::domain::redact::Redaction;
@@ -414,6 +415,42 @@ fn each_backend_has_its_image_and_its_way_to_the_gpu() {
         ..plain()
     };
     assert!(metal.write(Form::Compose).unwrap_err().contains("no GPU"));
+}
+
+proptest! {
+    /// Whatever a file is called, it comes back as it was, or the form says that it cannot write it.
+    #[test]
+    fn any_name_comes_back_exact(name in "(?s)[^\0]{1,24}", value in "(?s)[^\0]{1,12}") {
+        let model = format!("/m/{name}");
+        let mut h = handover("/opt/s", &model);
+        h.env = BTreeMap::from([("GGML_X".to_owned(), Word::exact(value.as_str()))]);
+        let words = expected("/opt/s", &model, "8080");
+
+        let unit = h.write(Form::Systemd).unwrap();
+        let line = |key: &str| unit.lines().find_map(|l| l.strip_prefix(key)).unwrap();
+        prop_assert_eq!(systemd_words(line("ExecStart=")), words.clone());
+        prop_assert_eq!(systemd_words(line("Environment=")), [format!("GGML_X={value}")]);
+
+        let service = &yaml(&h.write(Form::Compose).unwrap())["services"]["llama-server"];
+        prop_assert_eq!(interpolated(&service["volumes"][0]["source"]), model.clone());
+        prop_assert_eq!(interpolated(&service["environment"]["GGML_X"]), value.clone());
+
+        if let Ok(text) = h.write(Form::LlamaSwap) {
+            let swap = &yaml(&text)["models"]["tiny-model-270m-it"];
+            let command = swap["cmd"].as_str().unwrap().replace("${PORT}", "8080");
+            prop_assert_eq!(shell_words::split(&command).unwrap(), words.clone());
+        }
+        if let Ok(text) = h.write(Form::Preset) {
+            let line = text.lines().find_map(|l| l.strip_prefix("model = ")).unwrap();
+            prop_assert_eq!(line, &model);
+        }
+        let script = h.write(Form::Powershell).unwrap();
+        if !model.chars().any(char::is_control) {
+            let start = script.find("$arguments = ").unwrap();
+            let end = script.find("$before = ").unwrap();
+            prop_assert_eq!(&powershell_strings(&script[start..end]), &words[1..]);
+        }
+    }
 }
 
 fn shared() -> SharedProfile {

@@ -184,24 +184,12 @@ fn function(random: &mut Seeded) -> String {
     )
 }
 
-/// A text of this kind and seed that `count` finds exactly `target` tokens in, its template included; `None` where the template alone
-/// is longer, or no filler fits this tokenizer.
+/// A text of this kind and seed that `count` finds exactly `target` tokens in, its template included; `None` where the
+/// template alone is longer, or no filler fits this tokenizer.
 ///
 /// # Errors
 /// As `count`.
 pub fn exact_text<E>(
-    seed: u64,
-    target: u32,
-    count: &mut dyn FnMut(&str) -> Result<u32, E>,
-) -> Result<Option<String>, E> {
-    exact_text_of(TextKind::Words, seed, target, count)
-}
-
-/// The same of any kind of text.
-///
-/// # Errors
-/// As `count`.
-pub fn exact_text_of<E>(
     kind: TextKind,
     seed: u64,
     target: u32,
@@ -274,11 +262,13 @@ mod tests {
         };
         let mut count = |text: &str| Ok::<u32, ()>(7 + pieces(text));
         for target in [40, 41, 42, 99, 1496] {
-            let made = exact_text(3, target, &mut count).unwrap().unwrap();
+            let made = exact_text(TextKind::Words, 3, target, &mut count)
+                .unwrap()
+                .unwrap();
             assert_eq!(count(&made), Ok(target));
         }
         assert_eq!(
-            exact_text(3, 10, &mut count),
+            exact_text(TextKind::Words, 3, 10, &mut count),
             Ok(None),
             "the template alone is longer"
         );
@@ -307,7 +297,7 @@ mod tests {
             let longer = |n: u32| made(kind, 7, n + 1).len() > made(kind, 7, n).len();
             assert!((20..90).filter(|n| longer(*n)).count() > 55, "{kind:?}");
             let mut count = |text: &str| Ok::<u32, ()>(text.split_whitespace().count() as u32);
-            let exact = exact_text_of(kind, 5, 400, &mut count).unwrap().unwrap();
+            let exact = exact_text(kind, 5, 400, &mut count).unwrap().unwrap();
             assert_eq!(count(&exact), Ok(400));
         }
         assert_eq!(
@@ -318,6 +308,9 @@ mod tests {
 
     #[test]
     fn a_count_that_fails_ends_it() {
-        assert_eq!(exact_text(1, 50, &mut |_| Err("gone")), Err("gone"));
+        assert_eq!(
+            exact_text(TextKind::Words, 1, 50, &mut |_| Err("gone")),
+            Err("gone")
+        );
     }
 }

@@ -19,7 +19,7 @@ pub use clients::{CLIENTS_TITLES, clients_cells};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{
-    Metric, effect, metrics_of, quantity, spread, test_line, time_change, verdict_of,
+    Metric, effect, metrics_of, quantity, spread, test_line, time_saved, verdict_of,
 };
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use crate::domain::server::{
-    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text_of,
+    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text,
     requests, seed_of, token_prompt,
 };
 use crate::domain::types::{
@@ -350,7 +350,7 @@ impl Measuring<'_> {
 
     /// What a user says so that, with the chat template around it, it is so many tokens.
     fn text(&self, seed: u64, tokens: u32) -> Result<String, Stop> {
-        let made = exact_text_of(self.request.live.text, seed, tokens, &mut |text| {
+        let made = exact_text(self.request.live.text, seed, tokens, &mut |text| {
             let said = [ChatMessage::user(text)];
             let whole = self.client.apply_template(&said, self.cancel)?;
             let tokens = self.client.tokenize(&whole, self.cancel)?;

@@ -66,7 +66,7 @@ pub fn job_ended(state: &mut AppState, link: &Link, job: JobId) {
             state.placement.forget();
             history::refresh(state, link);
         }
-        ("tune" | "ab", _) => {
+        ("tune" | "ab" | "serve-check", _) => {
             tune::ended(state, link);
             tune::ask_broken_off(link);
             history::refresh(state, link);

@@ -2,15 +2,16 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::text::capitalised;
+use crate::domain::text::{CLIENTS_TITLES, capitalised};
 use crate::report::figures::{ConfirmationFigures, StripFigure};
 use crate::ui::charts;
-use crate::ui::widgets::{Card, caption, label};
+use crate::ui::widgets::{Card, Column, Table, Width, caption, label, verdict_badge};
 
 use super::SessionView;
 
 /// The cards.
 pub fn cards(ui: &mut Ui, view: &SessionView) {
+    live(ui, view);
     for (at, confirmation) in view.confirmations.iter().enumerate() {
         // A session of several finalists: the one the verdict is of stands first, the others say whom they are about.
         let of = (at > 0).then_some(confirmation.title.as_str());
@@ -27,6 +28,41 @@ pub fn cards(ui: &mut Ui, view: &SessionView) {
                     screening.ranking.scene(width)
                 });
             });
+    }
+}
+
+/// What was measured through live servers: a verdict and both arms of every metric, or a row per number of clients.
+fn live(ui: &mut Ui, view: &SessionView) {
+    if !view.live.is_empty() {
+        Card::new("Through a live server").show(ui, |ui| {
+            let columns = [
+                Column::left("Metric", Width::Share(1.0)),
+                Column::left("Verdict", Width::Fixed(112.0)),
+                Column::right("Stock → candidate", Width::Fixed(150.0)),
+                Column::right("Change", Width::Fixed(170.0)),
+            ];
+            Table::new("live metrics", &columns)
+                .wrap()
+                .show(ui, view.live.len(), |row, cells| {
+                    let line = &view.live[row];
+                    cells.text(&line.title);
+                    cells.add(|ui| drop(verdict_badge(ui, line.verdict)));
+                    cells.text(&line.values);
+                    cells.text(&line.change);
+                });
+            caption(ui, "Of a time, a minus is what is saved of it");
+        });
+    }
+    if !view.clients.is_empty() {
+        Card::new("Several clients").show(ui, |ui| {
+            let columns = CLIENTS_TITLES.map(|title| Column::right(title, Width::Share(1.0)));
+            Table::new("clients", &columns).wrap().show(ui, view.clients.len(), |row, cells| {
+                for cell in &view.clients[row] {
+                    cells.text(cell);
+                }
+            });
+            caption(ui, "One server with as many slots as clients; ± is one standard deviation of its servers");
+        });
     }
 }
 

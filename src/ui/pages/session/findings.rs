@@ -31,6 +31,12 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
         });
         return;
     }
+    if let Some(unfit) = &view.unfit {
+        Card::new("Faster, and not saved").show(ui, |ui| {
+            status(ui, Icon::Warning, t.warning, unfit);
+        });
+        return;
+    }
     let Some((title, lines)) = said(view) else {
         return;
     };
@@ -162,7 +168,8 @@ fn why(ui: &mut Ui, view: &SessionView) {
 }
 
 fn checked(ui: &mut Ui, view: &SessionView, settings: &AppSettings) {
-    if view.checks.is_empty() {
+    // A check through live servers shows every metric with its verdict.
+    if view.checks.is_empty() || !view.live.is_empty() {
         return;
     }
     let title = match view.kind {

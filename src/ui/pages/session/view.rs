@@ -13,7 +13,7 @@ use crate::engine::profiles::server_command;
 use crate::engine::resume::can_resume;
 use crate::ports::{Notice, SessionKind, StoredRun};
 use crate::report::figures::{ConfirmationFigures, ScreeningFigure, StripFigure};
-use crate::report::findings::{Check, NotTried, Rejected, Setting};
+use crate::report::findings::{Check, LiveLine, NotTried, Rejected, Setting};
 use crate::report::lab::LabFigures;
 use crate::report::{Outcome, Rows, Story, figures, findings, place};
 use crate::ui::pages::lab;
@@ -43,6 +43,8 @@ pub struct SessionView {
     pub verdict: Option<Verdict>,
     /// Why what may be faster is not saved.
     pub(super) rejection: Option<Rejection>,
+    /// What is wrong with the output of what is faster.
+    pub(super) unfit: Option<String>,
     /// How it ended.
     pub(super) ending: Ending,
     /// It may still get a result.
@@ -65,6 +67,10 @@ pub struct SessionView {
     pub(super) settings: Vec<Setting>,
     /// What was checked.
     pub(super) checks: Vec<Check>,
+    /// Every metric through live servers.
+    pub(super) live: Vec<LiveLine>,
+    /// What several clients got.
+    pub(super) clients: Vec<[String; 6]>,
     /// Device memory of the winner against its limit.
     pub(super) memory: Vec<MemoryUse>,
     /// What was not saved.
@@ -152,6 +158,11 @@ impl SessionView {
             judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             rejection: story.rejection(),
+            unfit: story
+                .tuned()
+                .and_then(|document| document.output.as_ref())
+                .filter(|output| !output.passes())
+                .map(|output| capitalised(&clean(&output.sentence()))),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) | Outcome::Lab(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
@@ -173,6 +184,8 @@ impl SessionView {
                 .map(|found| lab::View::of(LabFigures::of(&found), &begun.model.name)),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
+            live: findings::live(&story),
+            clients: findings::clients(&story),
             memory: last.map_or_else(Vec::new, |c| c.memory.clone()),
             rejected: findings::rejected(&story),
             not_tried: findings::not_tried(&story.refused()),

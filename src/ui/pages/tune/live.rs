@@ -32,7 +32,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     };
     follow(state, &job);
     let step = state.tune.step;
-    page_header(ui, &heading(state), &under(&job), |_| {});
+    page_header(ui, &heading(state, &job), &under(&job), |_| {});
     let confirming = job.is_confirming();
     let done = state.tune.result.value().is_some();
     let open = |other: Step| match other {
@@ -53,7 +53,7 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     match &job.outcome {
         Some(Outcome::Failed { error }) => broken(ui, state, cx, error, job.session),
         Some(Outcome::Cancelled { kept_runs, session }) => {
-            stopped(ui, state, cx, *kept_runs, *session);
+            stopped(ui, state, cx, &job, *kept_runs, *session);
         }
         _ => {}
     }
@@ -77,6 +77,9 @@ fn broken(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, error: &JobError, sess
     let everything = error.code == NOTHING_RUNS;
     Card::bare().show(ui, |ui| {
         failed(ui, error);
+        if back(ui, state, cx) {
+            return;
+        }
         ui.horizontal(|ui| {
             if ui.add(Press::new("Back to the start").primary()).clicked() {
                 super::begin_anew(state);
@@ -87,6 +90,15 @@ fn broken(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, error: &JobError, sess
             }
         });
     });
+}
+
+/// Back to the tuning whose profile was checked; false where none was.
+fn back(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) -> bool {
+    let is_there = state.tune.checked.is_some();
+    if is_there && ui.add(Press::new("Back to the tuning").primary()).clicked() {
+        super::back_to_tuning(state, cx.link);
+    }
+    is_there
 }
 
 /// The step shown follows the search, unless the user looks at another on purpose.
@@ -103,7 +115,15 @@ fn follow(state: &mut AppState, job: &JobView) {
         .unwrap_or(reached);
 }
 
-fn heading(state: &AppState) -> String {
+/// Is this a check of a profile through live servers?
+fn is_check(job: &JobView) -> bool {
+    job.kind == "serve-check"
+}
+
+fn heading(state: &AppState, job: &JobView) -> String {
+    if is_check(job) {
+        return "Check through a live server".to_owned();
+    }
     format!("Tune for {}", super::goal_words(state.tune.goal))
 }
 
@@ -124,7 +144,22 @@ fn under(job: &JobView) -> String {
     parts.join(" · ")
 }
 
-fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: Option<i64>) {
+fn stopped(
+    ui: &mut Ui,
+    state: &mut AppState,
+    cx: &mut Cx,
+    job: &JobView,
+    kept: u32,
+    session: Option<i64>,
+) {
+    if is_check(job) {
+        Card::new("Cancelled").show(ui, |ui| {
+            let runs = count(u64::from(kept), "run");
+            label(ui, format!("{runs} kept, nothing is concluded from them"));
+            back(ui, state, cx);
+        });
+        return;
+    }
     let t = tokens(ui);
     let paused = state.tune.pausing;
     let title = if paused { "Paused" } else { "Cancelled" };
@@ -153,7 +188,9 @@ fn stopped(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, kept: u32, session: O
 
 fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
     now(ui, job);
-    candidates(ui, job);
+    if !is_check(job) {
+        candidates(ui, job);
+    }
     if job.is_running() {
         ui.horizontal_wrapped(|ui| controls(ui, state, cx, job));
     }
@@ -169,7 +206,12 @@ fn side(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
 fn now(ui: &mut Ui, job: &JobView) {
     Card::new("Now").show(ui, |ui| {
         let doing = if job.doing.is_empty() {
-            "Starting llama-bench".to_owned()
+            let tool = if is_check(job) {
+                "llama-server"
+            } else {
+                "llama-bench"
+            };
+            format!("Starting {tool}")
         } else {
             purpose_words(&job.doing)
         };
@@ -208,7 +250,7 @@ fn controls(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, job: &JobView) {
         }
         return;
     }
-    if ui.add(Press::new("Pause").icon(Icon::Pause)).clicked() {
+    if !is_check(job) && ui.add(Press::new("Pause").icon(Icon::Pause)).clicked() {
         state.tune.pausing = true;
         cx.order(Order::Stop(CancelMode::AfterSample));
     }

@@ -18,6 +18,7 @@ use crate::domain::settings::AppSettings;
 use crate::domain::types::{Goal, ModelInfo, RequestShape};
 use crate::engine::message::{Command, JobError, Outcome, TuneRequest};
 use crate::engine::report::DryRun;
+use crate::engine::serve_check::ServeCheckRequest;
 use crate::engine::{models, prepare, resume as unfinished};
 use crate::ports::SessionLine;
 use crate::ui::app::{Cx, Order};
@@ -70,6 +71,8 @@ pub struct State {
     running: Option<TuneRequest>,
     /// The result, in full.
     result: Loadable<Arc<SessionView>>,
+    /// The tuning whose profile is checked through live servers: where its result goes back to.
+    checked: Option<i64>,
     /// The newest search, where it was broken off, and its model.
     broken_off: Option<(SessionLine, PathBuf)>,
 }
@@ -95,6 +98,7 @@ impl Default for State {
             looking_at: None,
             running: None,
             result: Loadable::Unasked,
+            checked: None,
             broken_off: None,
         }
     }
@@ -262,6 +266,31 @@ fn start(state: &mut AppState, cx: &mut Cx, request: TuneRequest) {
     form.running = Some(request.clone());
     form.step = Step::Screening;
     cx.order(Order::start(Command::Tune(request)));
+}
+
+/// Checks the profile of the result shown through live servers.
+fn check(state: &mut AppState, cx: &mut Cx, tuning: i64, model: PathBuf) {
+    let request = ServeCheckRequest {
+        runtime: state.chosen_runtime().map(|r| r.name.clone()),
+        goal: Some(state.tune.goal),
+        ..ServeCheckRequest::new(model)
+    };
+    let form = &mut state.tune;
+    form.result = Loadable::Unasked;
+    form.pausing = false;
+    form.looking_at = None;
+    form.checked = Some(tuning);
+    form.step = Step::Confirmation;
+    cx.order(Order::start(Command::ServeCheck(request)));
+}
+
+/// Shows the tuning again whose profile was checked.
+fn back_to_tuning(state: &mut AppState, link: &Link) {
+    if let Some(tuning) = state.tune.checked.take() {
+        state.tune.step = Step::Result;
+        state.tune.looking_at = None;
+        read_back(state, link, tuning);
+    }
 }
 
 /// Goes on with a stored session that was paused, cancelled or broken off.

@@ -5,6 +5,7 @@ use eframe::egui::Ui;
 use crate::domain::text::{clean, native_command};
 use crate::engine::message::Command;
 use crate::engine::run::{Access, RunRequest, prepare};
+use crate::ports::SessionKind;
 use crate::ui::app::{Cx, Order};
 use crate::ui::link::{Link, Worker};
 use crate::ui::pages::session::SessionView;
@@ -42,6 +43,13 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
     let session = view.id;
     let saved = view.profile.is_some();
+    if view.kind == SessionKind::ServeCheck {
+        if ui.add(Press::new("Back to the tuning").primary()).clicked() {
+            super::back_to_tuning(state, cx.link);
+        }
+        shared(ui, state, cx, session, false);
+        return;
+    }
     if view.saveable && !saved {
         let save = Press::new("Save profile").icon(Icon::Save).primary();
         if ui.add(save).clicked() {
@@ -54,6 +62,10 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
         {
             run_server(state, cx);
         }
+        let check = Press::new("Check through a live server").icon(Icon::Dashboard);
+        if ui.add(check).clicked() {
+            super::check(state, cx, session, view.model_path.clone());
+        }
         if ui
             .add(Press::new("Copy command").icon(Icon::Copy))
             .clicked()
@@ -63,6 +75,11 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
     } else if ui.add(Press::new("Tune again").primary()).clicked() {
         begin_anew(state);
     }
+    shared(ui, state, cx, session, saved);
+}
+
+/// What can be done with every result.
+fn shared(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, session: i64, saved: bool) {
     history::export_menu(ui, cx.link, session, saved);
     if ui.add(Press::new("Show in history").quiet()).clicked() {
         state.history.open(Some(session));
