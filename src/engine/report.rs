@@ -16,11 +16,13 @@ use super::prepare::TuneConfig;
 use super::settings::describe;
 
 mod documents;
+mod dry_run;
 
 pub use documents::{
-    AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, DryCandidate, DryRun,
-    LiveDocument, ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
+    AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, LiveDocument, ModelDocument,
+    ProfileDocument, RuntimeDocument, TuneDocument,
 };
+pub use dry_run::{DryCandidate, DryRun};
 
 /// Version of every document; it rises when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;

@@ -110,7 +110,7 @@ pub(super) fn perform(
         let mut document = document(request, checked, session, overhead);
         document.primary = objective.primary();
         document.reason = advice(&rows);
-        document.b.arm = "speculation".to_owned();
+        "speculation".clone_into(&mut document.b.arm);
         if let Some(live) = &mut document.live {
             live.speculation = rows;
         }

@@ -150,7 +150,6 @@ pub enum ServerAct {
     Babbles,
     /// Its answers are web pages.
     Garbage,
-    /// It never answers.
     Stalls,
     Refuses,
     /// After an answer it has another model.
@@ -160,17 +159,14 @@ pub enum ServerAct {
     Caches,
     /// Everything it drafts is right: it says an old answer again.
     Replays,
-    /// It answers something else altogether, as sure of itself as ever.
+    /// It answers something else altogether, as sure of itself as ever; or only what it is asked a second time.
     Nonsense,
-    /// The same in what it is asked a second time.
     NonsenseWhenWarm,
-    /// Its log-probabilities are those of another order of summation.
+    /// Its log-probabilities are those of another order of summation; of a coarse KV cache.
     Rounds,
-    /// Its log-probabilities are those of a coarse KV cache.
     Coarse,
     /// Where two tokens are nearly as likely it takes the other.
     TakesTheOther,
-    /// Its probabilities are no numbers.
     NotNumbers,
 }
 

@@ -212,6 +212,15 @@ impl Server {
 }
 
 impl Server {
+    /// What is added to the log-probabilities of less likely tokens.
+    fn shift(&self) -> f64 {
+        match () {
+            () if self.does(&ServerAct::Rounds) => 0.01,
+            () if self.does(&ServerAct::Coarse) => -0.9,
+            () => 0.0,
+        }
+    }
+
     /// It was asked this before; remembers it.
     fn has_heard(&self, prompt: &[u32]) -> bool {
         !self.heard.lock().unwrap().insert(hash(&prompt))
@@ -293,24 +302,20 @@ impl Answer {
             "prompt_per_second": 1.0, "predicted_per_second": 1.0,
         });
         if server.drafts {
-            let accepted = match () {
-                () if cached + 1 == prompt.len() || server.does(&ServerAct::Replays) => n,
-                () if guesses_well => 3 * n / 4,
-                () => n / 4,
+            let quarters = match () {
+                () if cached + 1 == prompt.len() || server.does(&ServerAct::Replays) => 4,
+                () if guesses_well => 3,
+                () => 1,
             };
             timings["draft_n"] = n.into();
-            timings["draft_n_accepted"] = accepted.into();
+            timings["draft_n_accepted"] = (quarters * n / 4).into();
         }
         Self {
             chat,
             is_counted,
             probs: number("n_probs").or(number("top_logprobs")).unwrap_or(0) as u32,
             tie: ((start.wrapping_add(7 * TIE)) % VOCABULARY) as u32,
-            shift: match () {
-                () if server.does(&ServerAct::Rounds) => 0.01,
-                () if server.does(&ServerAct::Coarse) => -0.9,
-                () => 0.0,
-            },
+            shift: server.shift(),
             not_numbers: server.does(&ServerAct::NotNumbers),
             ids,
             prompt_secs,

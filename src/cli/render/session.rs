@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use serde::Deserialize as _;
 
 use crate::cli::output::{Style, notice_line};
+use crate::domain::server::speculation::advice;
 use crate::domain::text::{
-    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
-    span,
+    capitalised, clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase,
+    settings_words, span,
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
@@ -176,9 +177,10 @@ fn clients(session: &Session, style: Style) -> String {
             super::tune::clients(&live.clients, style)
         ),
         Some(live) if !live.speculation.is_empty() => format!(
-            "\n{}\n{}",
+            "\n{}\n{}  {}\n",
             style.heading(&format!("Speculation: {}", live.requests())),
-            super::tune::speculation(&live.speculation, style)
+            super::tune::speculation(&live.speculation, style),
+            capitalised(&clean(&advice(&live.speculation)))
         ),
         _ => String::new(),
     }
