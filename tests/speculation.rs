@@ -69,20 +69,24 @@ fn code_and_prose_are_judged_apart_with_their_acceptance() {
     assert_ne!(rows[1]["verdict"], "improved", "{found}");
     let change = rows[0]["comparison"]["change_pct"].as_f64().unwrap();
     assert!((45.0..55.0).contains(&change), "{change}");
-    // Five servers of two requests, 64 tokens drafted in each: three quarters right in code, a quarter in prose.
+    // A warm-up of one request and four servers of two, 64 tokens drafted in each: three quarters right in code, a quarter in
+    // prose.
     let guesses = |row: &Value| {
         ["requests", "drafted", "accepted"].map(|n| row["acceptance"][n].as_u64().unwrap())
     };
-    let warm_up = guesses(&rows[0])[0] - 8;
-    let requests = 8 + warm_up;
-    assert_eq!(guesses(&rows[0]), [requests, 64 * requests, 48 * requests]);
-    assert_eq!(guesses(&rows[1]), [requests, 64 * requests, 16 * requests]);
+    assert_eq!(guesses(&rows[0]), [9, 9 * 64, 9 * 48]);
+    assert_eq!(guesses(&rows[1]), [9, 9 * 64, 9 * 16]);
     assert_eq!(
         found["reason"],
         "ngram-mod stays off: it helps with code alone"
     );
     assert_eq!(alive(&bed.fake), [0_u32; 0]);
 
+    every_run_is_kept_with_its_text(&bed);
+}
+
+/// Both texts, arms told apart by their arguments, and the words everyone reads.
+fn every_run_is_kept_with_its_text(bed: &Bed) {
     let mut prompts = Vec::new();
     for run in bed.store().runs(1).unwrap() {
         let RunOutcome::Valid { tests } = &run.run.outcome else {
@@ -109,8 +113,8 @@ fn code_and_prose_are_judged_apart_with_their_acceptance() {
     );
     assert_eq!((&*prompts[9], &*prompts[10]), ("code", "prose"));
     for shown in [
-        text(&bed, &["show", "1"]),
-        text(&bed, &["report", "1", "-o", "-"]),
+        text(bed, &["show", "1"]),
+        text(bed, &["report", "1", "-o", "-"]),
     ] {
         assert!(
             shown.contains("75 % of ")
