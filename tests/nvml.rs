@@ -400,6 +400,20 @@ fn doctor_hears_of_others_on_the_gpu_and_of_a_narrow_link() {
     assert_eq!((facts.links[0].lanes, facts.links[0].most), (4, 16));
 }
 
+/// NVIDIA's own figure for the card is 1008 GB/s: GDDR6X at 10501 MHz on 384 bits.
+#[test]
+fn a_memory_s_clock_and_width_give_its_theoretical_bandwidth() {
+    let library = Library::of("rtx4090");
+    let mut facts = Facts::default();
+    library.source().tell(&mut facts);
+    assert_eq!(facts.memories, [], "not asked when it was captured");
+    library.set(Question::MostMemoryClock, Ok(10_501));
+    library.set(Question::MemoryBus, Ok(384));
+    library.source().tell(&mut facts);
+    let peak = facts.memories[0].bytes_per_sec();
+    assert!((peak / 1e9 - 1008.0).abs() < 0.2, "{peak}");
+}
+
 #[test]
 fn answers_written_down_read_the_same() {
     for name in ["rtx4090", "h200"] {

@@ -166,7 +166,10 @@ fn check(data: &TempDir, arguments: &[&str]) -> Value {
 #[test]
 fn a_check_of_one_setting_counts_only_whole_new_prompts() {
     let data = TempDir::new().unwrap();
-    let found = check(&data, &["--settings", "threads=1", "--prompt-tokens", "48"]);
+    let found = check(
+        &data,
+        &["--settings", "threads=1", "--prompt-tokens", "128"],
+    );
     let verdict = found["verdict"].as_str().unwrap();
     assert!(["improved", "regressed", "unchanged", "inconclusive"].contains(&verdict));
     assert_eq!(found["live"]["chat_template"], true);
@@ -182,7 +185,7 @@ fn a_check_of_one_setting_counts_only_whole_new_prompts() {
         let count = |name: &str| request[name].as_u64().unwrap();
         assert_eq!(
             (count("cache_n"), count("prompt_n"), count("predicted_n")),
-            (0, 48, 32)
+            (0, 128, 32)
         );
         let ms = |name: &str| request[name].as_f64().unwrap();
         // The client waits for all that the server computes, and for the way.
@@ -207,7 +210,7 @@ fn two_clients_are_answered_by_one_server() {
             "--clients",
             "2",
             "--prompt-tokens",
-            "48",
+            "128",
         ],
     );
     let rows = found["live"]["clients"].as_array().unwrap();

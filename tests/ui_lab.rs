@@ -22,7 +22,7 @@ use flux::domain::lab::FaultKind;
 
 use app::Stage;
 use scripted_engine::{Answer, Desk};
-use scripted_lab::{Ends, ScriptedLab};
+use scripted_lab::{Ends, ItsMemory, ScriptedLab};
 
 const VERDICT: &str = "This driver costs 40.0 µs more per submission (95 % interval 39.7 to 40.3) on the compute-only family";
 
@@ -30,6 +30,7 @@ const VERDICT: &str = "This driver costs 40.0 µs more per submission (95 % inte
 fn stage(ends: Ends) -> (Desk, Stage) {
     let mut desk = Desk::new(|_| Answer::Valid);
     desk.moves_to("rx580-2048sp");
+    desk.ports.telemetry = Arc::new(ItsMemory);
     desk.ports.lab = Arc::new(ScriptedLab(ends));
     let mut stage = Stage::new(desk.ports.clone());
     stage.click("Lab");

@@ -17,6 +17,8 @@ mod measured_placements;
 mod replay;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
+#[path = "support/scripted_lab.rs"]
+mod scripted_lab;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +27,13 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use eframe::egui::{Theme, Vec2};
 use egui_kittest::SnapshotOptions;
 use flux::domain::types::Timestamp;
+use flux::engine::lab::LabAsked;
+use flux::engine::message::Command;
 
 use app::{Stage, TARGET};
 use replay::Replay;
-use scripted_engine::{Answer, Desk};
+use scripted_engine::{Answer, Desk, finished};
+use scripted_lab::RecordedLab;
 
 /// How long a picture may take to come about.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -85,6 +90,27 @@ fn machine() {
     picture(&mut stage, "machine-dark");
     stage.theme(Theme::Light);
     picture(&mut stage, "machine-light");
+}
+
+/// A lab recorded on the machine of this fixture.
+const LAB: (&str, &str) = ("lab-llvmpipe.json", "lavapipe");
+
+#[test]
+fn lab() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.as_recorded_on(LAB.1, NOW);
+    desk.ports.lab = Arc::new(RecordedLab::load(LAB.0));
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(Command::Lab(LabAsked::default())).unwrap();
+    finished(&events, job);
+    drop(engine);
+    let size = Vec2::new(TARGET.x, 1400.0);
+    let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, SCALE);
+    stage.click("Lab");
+    stage.until("Queue families");
+    picture(&mut stage, "lab-dark");
+    stage.theme(Theme::Light);
+    picture(&mut stage, "lab-light");
 }
 
 #[test]

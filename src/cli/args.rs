@@ -128,8 +128,9 @@ pub struct Quickstart {
 /// `flux lab`.
 #[derive(Debug, Args)]
 pub struct Lab {
-    /// Card: its number in Vulkan's order, or a part of its name; without it the first discrete card
-    #[arg(long, value_name = "N|NAME")]
+    /// Card: its number in Vulkan's order, a part of its name, its PCI address, or llama.cpp's name for it (Vulkan0);
+    /// without it the first discrete card
+    #[arg(long)]
     pub device: Option<String>,
     /// Fewer sizes and repetitions
     #[arg(long)]

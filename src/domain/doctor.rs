@@ -92,6 +92,27 @@ pub struct Link {
     pub most: u64,
 }
 
+/// A card's memory as its driver tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryBus {
+    /// The GPU.
+    pub pci: PciAddress,
+    /// Highest clock, MHz.
+    pub mhz: u64,
+    /// Width, bits.
+    pub bits: u64,
+}
+
+impl MemoryBus {
+    /// Theoretical bandwidth, bytes per second: data moves at both edges of the clock that drivers tell.
+    pub fn bytes_per_sec(&self) -> f64 {
+        const EDGES: f64 = 2.0;
+        const MEGA: f64 = 1e6;
+        const BITS: f64 = 8.0;
+        EDGES * MEGA * self.mhz as f64 * self.bits as f64 / BITS
+    }
+}
+
 /// What the machine's readings do not hold. `None` or nothing: unknown, or asked about another machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
@@ -113,6 +134,9 @@ pub struct Facts {
     pub critical: Vec<(SeriesId, f64)>,
     /// Links of the GPUs to the host.
     pub links: Vec<Link>,
+    /// Memories of the GPUs.
+    #[serde(default)]
+    pub memories: Vec<MemoryBus>,
 }
 
 /// Everything found, the worst first.

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::doctor::{Facts, MemoryBus};
 use crate::domain::fingerprint::fingerprint;
 use crate::domain::lab::{Card, Kernel, LabEvent, LabReport, Outcome, QueueFindings};
+use crate::domain::machine::{Gpu, gpus};
 use crate::domain::placement::bandwidth::{Bandwidth, Path};
 use crate::domain::text::{bandwidth_words, capitalised};
 use crate::domain::types::{
-    Backend, Bytes, Fingerprint, Goal, Machine, ModelInfo, ModelKind, Runtime, RuntimeOrigin,
+    Backend, Bytes, DeviceKind, Fingerprint, Goal, Machine, ModelInfo, ModelKind, PciAddress,
+    Runtime, RuntimeOrigin,
 };
 use crate::ports::{
     CancelMode, LabRequest, NewSession, NoticeLevel, PortError, PortResult, SessionEnd,
@@ -27,7 +30,8 @@ use super::report::SCHEMA;
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabAsked {
-    /// The card: its number in Vulkan's order, or a part of its name; `None` takes the first discrete one.
+    /// The card: its number in Vulkan's order, a part of its name, its PCI address, or llama.cpp's name for it; `None` takes
+    /// the first discrete one.
     pub device: Option<String>,
     /// Fewer sizes and repetitions.
     pub quick: bool,
@@ -147,13 +151,15 @@ pub(super) fn perform(
     }
     let _alone = ports.store.begin_measuring()?;
     let request = LabRequest {
-        device: asked.device.clone(),
+        device: asked.device.as_ref().map(|wanted| called(wanted, &machine)),
         quick: asked.quick,
         largest: asked.largest,
         ..LabRequest::default()
     };
+    let memories = memories(ports);
     let mut work = Work {
         asked,
+        memories,
         fingerprint: fingerprint(&machine, None),
         machine,
         ports,
@@ -170,6 +176,7 @@ pub(super) fn perform(
 
 struct Work<'a> {
     asked: &'a LabAsked,
+    memories: Vec<MemoryBus>,
     machine: Machine,
     fingerprint: Fingerprint,
     ports: &'a Ports,
@@ -180,7 +187,10 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn heard(&mut self, event: LabEvent, context: &mut JobContext) {
+    fn heard(&mut self, mut event: LabEvent, context: &mut JobContext) {
+        if let LabEvent::Card(card) = &mut event {
+            card.peak = card.peak.or_else(|| self.peak(&card.name));
+        }
         match &event {
             LabEvent::Card(card) => match self.begin(card) {
                 Ok(session) => {
@@ -203,6 +213,15 @@ impl Work<'_> {
             LabEvent::Kernel(_) | LabEvent::Dispatches(_) => {}
         }
         self.report.record(event);
+    }
+
+    /// Theoretical bandwidth of a card of this name; of several, one is like the other.
+    fn peak(&self, name: &str) -> Option<f64> {
+        let entries = self.machine.vulkan.entries.iter();
+        // A second card of the same name bears a number after it.
+        let mut same = entries.filter(|entry| name.starts_with(&entry.name));
+        let memory = same.find_map(|entry| self.memories.iter().find(|m| Some(m.pci) == entry.pci));
+        memory.map(MemoryBus::bytes_per_sec)
     }
 
     fn begin(&self, card: &Card) -> PortResult<i64> {
@@ -259,6 +278,51 @@ impl Work<'_> {
         measured?;
         Ok(result)
     }
+}
+
+/// Names of the GPUs that are no software renderers, as the lab knows them: those of one name bear a number from the second
+/// on, `NAME`, `NAME (2)`.
+pub fn names(gpus: &[Gpu]) -> Vec<String> {
+    let real = gpus.iter().filter(|g| g.kind != DeviceKind::Software);
+    let mut seen: Vec<&str> = Vec::new();
+    real.map(|gpu| {
+        let twins = seen.iter().filter(|name| **name == gpu.name).count();
+        seen.push(&gpu.name);
+        match twins {
+            0 => gpu.name.clone(),
+            n => format!("{} ({})", gpu.name, n + 1),
+        }
+    })
+    .collect()
+}
+
+/// The lab's name of a card that is called as elsewhere: by PCI address, or as llama.cpp calls it.
+fn called(wanted: &str, machine: &Machine) -> String {
+    let gpus = gpus(machine);
+    let real: Vec<&Gpu> = gpus
+        .iter()
+        .filter(|g| g.kind != DeviceKind::Software)
+        .collect();
+    let address = wanted.parse::<PciAddress>().ok();
+    let is = |gpu: &&Gpu| {
+        let mut indices = gpu.drivers.iter().filter_map(|d| d.llama_index);
+        (address.is_some() && gpu.pci == address)
+            || indices.any(|n| format!("Vulkan{n}").eq_ignore_ascii_case(wanted))
+    };
+    let at = real.iter().position(is);
+    at.and_then(|at| names(&gpus).into_iter().nth(at))
+        .unwrap_or_else(|| wanted.to_owned())
+}
+
+/// Clocks and widths of the cards' memories, as far as their sensors' owners tell them.
+fn memories(ports: &Ports) -> Vec<MemoryBus> {
+    let mut facts = Facts::default();
+    for source in &mut ports.telemetry.sources() {
+        // A reading opens what is asked.
+        source.sample();
+        source.tell(&mut facts);
+    }
+    facts.memories
 }
 
 /// What stands in a lab's session for the build measured: Flux's own kernels.
@@ -377,3 +441,37 @@ pub(super) fn reads(labs: &[LabDocument]) -> impl Iterator<Item = Bandwidth> {
 /// A lab on a card with little free memory reads less than [`crate::domain::lab::BEYOND_CACHES`]; this is still twice the
 /// largest cache of a card with so little, the 128 MiB of AMD's RX 6900.
 const BEYOND_CACHES_AT_LEAST: Bytes = Bytes(256 << 20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exported(name: &str) -> Machine {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures/machines")
+            .join(name)
+            .join("machine.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_card_may_be_called_as_elsewhere() {
+        let machine = exported("rx580-2048sp");
+        let name = "AMD Radeon RX 580 2048SP";
+        for wanted in ["0000:01:00.0", "Vulkan0", "vulkan0"] {
+            assert_eq!(called(wanted, &machine), name);
+        }
+        // Anything else is the lab's own to find.
+        for wanted in ["RX 580", "0", "Vulkan7", "0000:02:00.0"] {
+            assert_eq!(called(wanted, &machine), wanted);
+        }
+    }
+
+    #[test]
+    fn twins_are_told_apart_as_the_lab_does() {
+        let mut found = gpus(&exported("rx580-2048sp"));
+        found.extend(found.clone());
+        let name = "AMD Radeon RX 580 2048SP";
+        assert_eq!(names(&found), [name.to_owned(), format!("{name} (2)")]);
+    }
+}

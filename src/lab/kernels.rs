@@ -53,32 +53,15 @@ pub(super) fn measure(
     cancel: &CancelToken,
     tell: &mut dyn FnMut(LabEvent),
 ) -> Result<(), GpuError> {
-    let most = gpu.physical.free(Kind::Device) / FREE_SHARE;
-    let buffers = Buffers::new(gpu, request.largest.0, most)?;
-    if buffers.size < request.largest.0 {
+    let mut bench = Bench::new(gpu, queue, request, cancel)?;
+    let size = bench.buffers.size;
+    if size < request.largest.0 {
         tell(LabEvent::Notice(format!(
             "the largest size is {}: half of the free memory, or what the driver gives in one piece",
-            Bytes(buffers.size)
+            Bytes(size)
         )));
     }
-    let mut rng = Rng::with_seed(request.seed);
-    let x = vector(&mut rng);
-    let mut bench = Bench {
-        gpu,
-        queue,
-        sizes: sizes(buffers.size, request.quick),
-        buffers,
-        tile: Tile::new(Format::F32, &x, &mut rng),
-        repetitions: if request.quick {
-            QUICK_REPETITIONS
-        } else {
-            REPETITIONS
-        },
-        cancel,
-    };
-    let bytes: Vec<u8> = x.iter().flat_map(|v| v.to_le_bytes()).collect();
-    bench.buffers.set_x(bench.queue, &bytes)?;
-    bench.load()?;
+    bench.load(Format::F32)?;
     bench.warm_up()?;
     let mut loaded = Format::F32;
     for (done, kernel) in (0..).zip(Id::all()) {
@@ -93,8 +76,7 @@ pub(super) fn measure(
         if let Id::MatVec { format, .. } = kernel
             && format != loaded
         {
-            bench.tile = Tile::new(format, &x, &mut rng);
-            bench.load()?;
+            bench.load(format)?;
             loaded = format;
         }
         bench.kernel(kernel, tell)?;
@@ -118,6 +100,9 @@ struct Bench<'a> {
     queue: &'a mut Queue,
     buffers: Buffers,
     sizes: Vec<u64>,
+    rng: Rng,
+    x: Vec<f32>,
+    /// What the source is filled with.
     tile: Tile,
     repetitions: u32,
     cancel: &'a CancelToken,
@@ -132,8 +117,40 @@ struct Case<'a> {
     moved: u64,
 }
 
-impl Bench<'_> {
-    fn load(&mut self) -> Result<(), GpuError> {
+impl<'a> Bench<'a> {
+    /// Takes its memory and makes the vector.
+    fn new(
+        gpu: &'a Gpu,
+        queue: &'a mut Queue,
+        request: &LabRequest,
+        cancel: &'a CancelToken,
+    ) -> Result<Self, GpuError> {
+        let most = gpu.physical.free(Kind::Device) / FREE_SHARE;
+        let mut buffers = Buffers::new(gpu, request.largest.0, most)?;
+        let mut rng = Rng::with_seed(request.seed);
+        let x = vector(&mut rng);
+        let bytes: Vec<u8> = x.iter().flat_map(|v| v.to_le_bytes()).collect();
+        buffers.set_x(queue, &bytes)?;
+        Ok(Self {
+            gpu,
+            queue,
+            sizes: sizes(buffers.size, request.quick),
+            buffers,
+            tile: Tile::new(Format::F32, &x, &mut rng),
+            rng,
+            x,
+            repetitions: if request.quick {
+                QUICK_REPETITIONS
+            } else {
+                REPETITIONS
+            },
+            cancel,
+        })
+    }
+
+    /// Fills the memory with a new matrix.
+    fn load(&mut self, format: Format) -> Result<(), GpuError> {
+        self.tile = Tile::new(format, &self.x, &mut self.rng);
         self.buffers.fill_source(self.queue, &self.tile.weights)?;
         if self.tile.scales.is_empty() {
             return Ok(());
@@ -248,7 +265,7 @@ fn too_slow(pace: Option<f64>, size: u64) -> Option<String> {
     let expected = pace? * size as f64;
     (expected > BUDGET).then(|| {
         format!(
-            "one dispatch would take about {:.0} ms: more than {:.0} ms would disturb a desktop",
+            "a dispatch would take about {:.0} ms, more than the {:.0} ms that leave a desktop in peace",
             expected * 1e3,
             BUDGET * 1e3
         )
@@ -404,4 +421,48 @@ fn check(
             "the weighted sum of its words is {sum:#010x}, the processor's {expected:#010x}"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::tests::{opened, request};
+
+    /// The memory holds another matrix than the processor's: every kernel that reads it is found out, and not timed.
+    #[test]
+    fn a_kernel_whose_result_is_not_the_processors_is_wrong() {
+        let (vulkan, physical) = opened();
+        let gpu = Gpu::open(&vulkan, physical.into(), &[0]).unwrap();
+        let mut queue = Queue::new(&gpu, &gpu.physical.families[0]).unwrap();
+        let cancel = CancelToken::new();
+        let mut bench = Bench::new(&gpu, &mut queue, &request(), &cancel).unwrap();
+        bench.load(Format::F32).unwrap();
+        bench.tile = Tile::new(Format::F32, &bench.x, &mut Rng::with_seed(7));
+        let product = Id::MatVec {
+            format: Format::F32,
+            layout: Layout::FourRows,
+        };
+        for (kernel, wrong) in [
+            (Id::Copy, Some("the weighted sum of its words is ")),
+            (Id::Read, Some("the weighted sum of its words is ")),
+            (product, Some("row 0 is ")),
+            (Id::Write, None),
+        ] {
+            let mut found = None;
+            bench
+                .kernel(kernel, &mut |event| {
+                    if let LabEvent::Kernel(result) = event {
+                        found = Some(result.outcome);
+                    }
+                })
+                .unwrap();
+            match (found.unwrap(), wrong) {
+                (Outcome::Wrong { detail }, Some(why)) => {
+                    assert!(detail.starts_with(why), "{detail}");
+                }
+                (Outcome::Measured { .. }, None) => {}
+                other => panic!("{kernel}: {other:?}"),
+            }
+        }
+    }
 }

@@ -84,7 +84,7 @@ fn work(
 ) -> Result<(), GpuError> {
     let families: Vec<u32> = physical.families.iter().map(|f| f.index).collect();
     let free = physical.free(Kind::Device);
-    let card = card(physical, request, free);
+    let card = card(physical, free);
     if card.software {
         tell(LabEvent::Notice(format!(
             "{} is a software renderer: its memory is RAM, its kernels run on the processor",
@@ -118,7 +118,7 @@ fn on_gpu(
     dispatch::measure(gpu, request.quick, steps, cancel, tell)
 }
 
-fn card(physical: &Physical, request: &LabRequest, free: u64) -> Card {
+fn card(physical: &Physical, free: u64) -> Card {
     Card {
         name: physical.name.clone(),
         software: physical.is_software,
@@ -127,7 +127,8 @@ fn card(physical: &Physical, request: &LabRequest, free: u64) -> Card {
         subgroup_sums: physical.features.subgroup_sums,
         free: Bytes(free),
         used: Bytes(free / FREE_SHARE),
-        peak: request.peak,
+        // Vulkan does not tell clocks.
+        peak: None,
         timestamp_period_ns: f64::from(physical.timestamp_period),
         families: physical.families.iter().map(family).collect(),
     }

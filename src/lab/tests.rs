@@ -7,7 +7,7 @@ use crate::domain::lab::{Format, Kernel, LabReport, Layout, Outcome};
 use crate::domain::types::Timestamp;
 use crate::ports::CancelMode;
 
-fn request() -> LabRequest {
+pub(super) fn request() -> LabRequest {
     LabRequest {
         device: Some("llvmpipe".to_owned()),
         quick: true,
@@ -24,7 +24,7 @@ fn measured(request: &LabRequest, cancel: &CancelToken) -> LabReport {
     report
 }
 
-fn opened() -> (Rc<Vulkan>, Physical) {
+pub(super) fn opened() -> (Rc<Vulkan>, Physical) {
     let Ok(vulkan) = Vulkan::open().map(Rc::new) else {
         panic!("lavapipe is needed: apt-get install mesa-vulkan-drivers libvulkan1")
     };

@@ -17,8 +17,6 @@ pub struct LabRequest {
     pub quick: bool,
     /// Most bytes of one buffer.
     pub largest: Bytes,
-    /// Theoretical bandwidth of the card, bytes per second, where it is known.
-    pub peak: Option<f64>,
     /// Seed of the random data.
     pub seed: u64,
 }
@@ -29,7 +27,6 @@ impl Default for LabRequest {
             device: None,
             quick: false,
             largest: BEYOND_CACHES,
-            peak: None,
             seed: 0,
         }
     }

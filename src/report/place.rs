@@ -3,17 +3,20 @@
 use crate::domain::machine::gpus;
 use crate::domain::text::{count, parameters};
 use crate::domain::types::{Machine, ModelInfo, Runtime};
-use crate::ports::NewSession;
+use crate::ports::{NewSession, SessionKind};
 
 /// Names and values; empty where nothing is known.
 pub type Rows = Vec<(&'static str, String)>;
 
 /// Machine, build and model, each under its title.
 pub fn place(begun: &NewSession) -> [(&'static str, Rows); 3] {
+    // A kernel lab runs no build and no model.
+    let runs = begun.kind != SessionKind::Lab;
+    let known = |rows: fn(&NewSession) -> Rows| if runs { rows(begun) } else { Rows::new() };
     [
         ("Machine", machine(&begun.machine)),
-        ("llama.cpp", runtime(&begun.runtime)),
-        ("Model", model(&begun.model)),
+        ("llama.cpp", known(|begun| runtime(&begun.runtime))),
+        ("Model", known(|begun| model(&begun.model))),
     ]
 }
 

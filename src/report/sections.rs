@@ -36,7 +36,10 @@ pub(super) fn verdict(story: &Story) -> String {
         |end| format!("ended {}", moment(end.ended_at)),
     );
     let facts = [
-        format!("Session {}: {kind} for {}", session.id, begun.goal),
+        match begun.kind {
+            SessionKind::Lab => format!("Session {}: {kind}", session.id),
+            _ => format!("Session {}: {kind} for {}", session.id, begun.goal),
+        },
         begun.model.name.clone(),
         begun.runtime.name.clone(),
         moment(begun.started_at),
@@ -310,7 +313,11 @@ fn raw(run: &StoredRun) -> String {
 
 /// How it is decided, and by which Flux.
 pub(super) fn method(story: &Story) -> String {
-    let words = format!(
+    let of_lab = "<p>Every kernel’s result is checked against the processor’s, on random data, before it is timed; the median of \
+                  its repetitions counts.</p>\n\
+                  <p>Queue families take turns (A-B-B-A). Least squares give the cost of a submission and of a dispatch in \
+                  each round; intervals are 95 %, from round to round.</p>\n";
+    let of_runs = format!(
         "<p>Each sample is the mean of one fresh process; baseline and candidate take turns (A-B-B-A), and their number \
          is fixed before the first one runs.</p>\n\
          <p>The change is the ratio of the means with its 95 % interval, a steady drift of the machine over the session \
@@ -319,10 +326,15 @@ pub(super) fn method(story: &Story) -> String {
          may have lost more than {GUARD_LOSS_PCT} %; fewer than {MIN_RUNS} runs an arm, runs that vary by more than \
          {MAX_CV_PCT} %, or an interval that reaches across zero are inconclusive, and nothing is saved.</p>\n"
     );
+    let words = if story.evidence.session.begun.kind == SessionKind::Lab {
+        of_lab
+    } else {
+        &of_runs
+    };
     let version = &story.evidence.session.begun.flux_version;
     format!(
         "{}<footer>Flux {} measured and judged this session</footer>\n",
-        section("How the verdict is reached", "", &words),
+        section("How the verdict is reached", "", words),
         text(version)
     )
 }

@@ -112,6 +112,7 @@ fn pages() {
         "Dashboard",
         "Placement",
         "History",
+        "Lab",
         "Settings",
     ] {
         stage.click(page);

@@ -63,21 +63,21 @@ mod tests {
         };
         let row = ClientsRow {
             clients: 4,
-            // Standard deviations 1, 1, 100 and 0.1.
-            total: arm([60.0, 61.0, 62.0]),
-            each: arm([17.0, 18.0, 19.0]),
-            first_token_ms: arm([2100.0, 2200.0, 2300.0]),
-            request_secs: arm([7.0, 7.1, 7.2]),
+            // Standard deviations 2, 2, 200 and 0.2.
+            total: arm([59.0, 61.0, 63.0]),
+            each: arm([16.0, 18.0, 20.0]),
+            first_token_ms: arm([2000.0, 2200.0, 2400.0]),
+            request_secs: arm([6.9, 7.1, 7.3]),
             failures: vec![Failure::new(FailureClass::AnswerBroken, "x")],
         };
         assert_eq!(
             clients_cells(&row),
             [
                 "4",
-                "61 ± 1",
-                "18 ± 1",
-                "2200 ± 100",
-                "7.1 ± 0.1",
+                "61 ± 2",
+                "18 ± 2",
+                "2200 ± 200",
+                "7.1 ± 0.2",
                 "3 (1 failure)"
             ]
         );

@@ -123,6 +123,8 @@ impl Library {
             Question::LinkWidth => device.current_pcie_link_width()?.into(),
             Question::MostLinkWidth => device.max_pcie_link_width()?.into(),
             Question::LinkGeneration => device.current_pcie_link_gen()?.into(),
+            Question::MostMemoryClock => device.max_clock_info(Clock::Memory)?.into(),
+            Question::MemoryBus => device.memory_bus_width()?.into(),
         })
     }
 

@@ -10,7 +10,7 @@ mod recorded;
 
 use std::sync::Arc;
 
-use crate::domain::doctor::{Facts, GpuUser, Link};
+use crate::domain::doctor::{Facts, GpuUser, Link, MemoryBus};
 use crate::domain::machine::VENDOR_NVIDIA;
 use crate::domain::telemetry::{AbsentSensor, Metric, SeriesId};
 use crate::domain::types::{Bytes, PciAddress};
@@ -218,6 +218,9 @@ impl TelemetrySource for NvmlSource {
             let widths = number(Question::LinkWidth).zip(number(Question::MostLinkWidth));
             let link = |(lanes, most)| Link { pci, lanes, most };
             facts.links.extend(widths.map(link));
+            let memory = number(Question::MostMemoryClock).zip(number(Question::MemoryBus));
+            let memory = memory.map(|(mhz, bits)| MemoryBus { pci, mhz, bits });
+            facts.memories.extend(memory);
             let own = std::process::id();
             let others = answers
                 .users(place)

@@ -61,11 +61,17 @@ pub enum Question {
     MostLinkWidth,
     /// PCI Express generation of the link now: it falls while nothing is sent.
     LinkGeneration,
+    /// Highest clock of the memory, MHz; data moves at both edges of it.
+    #[serde(rename = "most_memory_clock_mhz")]
+    MostMemoryClock,
+    /// Width of the memory's bus, bits.
+    #[serde(rename = "memory_bus_bits")]
+    MemoryBus,
 }
 
 impl Question {
     /// Every one, in the order of a captured answer set.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::PowerInstant,
         Self::PowerAverage,
         Self::Energy,
@@ -83,6 +89,8 @@ impl Question {
         Self::LinkWidth,
         Self::MostLinkWidth,
         Self::LinkGeneration,
+        Self::MostMemoryClock,
+        Self::MemoryBus,
     ];
 
     /// The series its answer belongs to, and the answer in that series' unit; what is no reading over time has none.
@@ -113,7 +121,9 @@ impl Question {
             Self::ThrottleReasons => Metric::Throttled,
             Self::LinkGeneration => Metric::LinkGeneration,
             Self::LinkWidth => Metric::LinkLanes,
-            Self::Slowdown | Self::MostLinkWidth => return None,
+            Self::Slowdown | Self::MostLinkWidth | Self::MostMemoryClock | Self::MemoryBus => {
+                return None;
+            }
         })
     }
 }

@@ -7,7 +7,6 @@ use eframe::egui::Ui;
 
 use crate::domain::lab::Format;
 use crate::domain::text::{capitalised, clean};
-use crate::domain::types::DeviceKind;
 use crate::engine::lab::{self, LabAsked};
 use crate::engine::message::Command;
 use crate::engine::scan::Scan;
@@ -134,21 +133,12 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
 }
 
-/// Names of the GPUs that are no software renderers.
-fn gpus(scan: &Scan) -> impl Iterator<Item = &str> {
-    let real = scan
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.kind != DeviceKind::Software);
-    real.map(|gpu| gpu.name.as_str())
-}
-
 /// Why nothing can be measured now.
 fn hindrance(state: &AppState, scan: &Scan) -> Option<&'static str> {
     if scan.machine.simulated {
         return Some("This machine is an exported one");
     }
-    if gpus(scan).next().is_none() {
+    if lab::names(&scan.gpus).is_empty() {
         return Some("Vulkan lists no GPU here; flux lab --device can name a software renderer");
     }
     let job = state.job.as_ref();
@@ -165,7 +155,10 @@ fn actions(ui: &mut Ui, state: &AppState, cx: &mut Cx, scan: &Scan) {
 
 /// The GPU that the next lab measures, where there are several.
 fn choose_card(ui: &mut Ui, state: &mut AppState, scan: &Scan) {
-    let names: Vec<String> = gpus(scan).map(clean).collect();
+    let names: Vec<String> = lab::names(&scan.gpus)
+        .iter()
+        .map(|name| clean(name))
+        .collect();
     if names.len() > 1 {
         let choices: Vec<(usize, &str)> = names.iter().map(String::as_str).enumerate().collect();
         segmented(ui, &mut state.lab.gpu, &choices);
@@ -174,10 +167,10 @@ fn choose_card(ui: &mut Ui, state: &mut AppState, scan: &Scan) {
 
 fn start(state: &AppState, cx: &mut Cx, scan: &Scan) {
     // With one GPU the lab finds it by itself.
-    let several = gpus(scan).count() > 1;
-    let gpu = gpus(scan).nth(state.lab.gpu).filter(|_| several);
+    let names = lab::names(&scan.gpus);
+    let chosen = names.get(state.lab.gpu).filter(|_| names.len() > 1);
     cx.order(Order::start(Command::Lab(LabAsked {
-        device: gpu.map(str::to_owned),
+        device: chosen.cloned(),
         ..LabAsked::default()
     })));
 }
@@ -224,7 +217,7 @@ pub fn cards(ui: &mut Ui, view: &View, chosen: &mut Chosen) {
     Card::new("What it found").show(ui, |ui| {
         label(ui, &figures.sentence);
         for notice in &figures.notices {
-            caption(ui, capitalised(notice));
+            caption(ui, notice);
         }
     });
     columns(
