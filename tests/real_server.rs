@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assert_cmd::Command;
-use flux::domain::server::{ChatMessage, CompletionRequest, LiveRequest, Prompt, exact_text};
-use flux::domain::types::{Bytes, FailureClass, Launch, Runtime, TestSpec};
+use flux::domain::server::output::{
+    OutputCheck, OutputStatus, PROMPTS, compare, output_request, places,
+};
+use flux::domain::server::{
+    ChatMessage, CompletionRequest, LiveRequest, Prompt, TokenProbs, exact_text,
+};
+use flux::domain::types::{Bytes, FailureClass, Launch, Runtime, TestSpec, TextKind};
 use flux::ports::{CancelToken, LiveServer, ServerStart, Servers as _};
 use flux::runtime::server::LlamaServers;
 use serde_json::Value;
@@ -91,7 +96,7 @@ fn ask() -> LiveRequest {
 /// A text of so many tokens that only this seed has.
 fn prompt(server: &dyn LiveServer, seed: u64) -> Prompt {
     let (client, cancel) = (server.client(), CancelToken::new());
-    let made = exact_text(seed, ASKED, &mut |text| {
+    let made = exact_text(TextKind::Words, seed, ASKED, &mut |text| {
         let whole = client.apply_template(&[ChatMessage::user(text)], &cancel)?;
         Ok::<u32, flux::ports::RequestError>(client.tokenize(&whole, &cancel)?.len() as u32)
     });
@@ -222,4 +227,87 @@ fn two_clients_are_answered_by_one_server() {
     for name in ["total", "each", "first_token_ms", "request_secs"] {
         assert!(row[name]["mean"].as_f64().unwrap() > 0.0, "{row}");
     }
+}
+
+/// Greedy answers of one server to the output check's prompts.
+fn outputs(extra: &[&str]) -> Vec<Vec<TokenProbs>> {
+    let server = start(&TempDir::new().unwrap(), extra);
+    let (client, cancel) = (server.client(), CancelToken::new());
+    let answer = |text: &str| {
+        let asked = output_request(text);
+        let limit = Duration::from_mins(3);
+        let answer = client.complete(&asked, limit, &cancel, &mut || {});
+        places(&answer.unwrap()).unwrap().to_vec()
+    };
+    PROMPTS.iter().map(|(_, text)| answer(text)).collect()
+}
+
+/// Case C42 with real kernels: what rounding does to the output of a real model passes, what a coarse cache does to it is
+/// measured, and a model that is computed wrongly is found.
+#[test]
+fn the_output_check_tells_rounding_from_a_wrong_model() {
+    let stock = outputs(&[]);
+    let judged = |extra: &[&str], smaller: &[&str]| {
+        let answers = outputs(extra);
+        let each = PROMPTS.iter().zip(stock.iter().zip(&answers));
+        let each = each
+            .map(|((name, _), (a, b))| compare(name, a, b))
+            .collect();
+        let smaller: Vec<String> = smaller.iter().map(ToString::to_string).collect();
+        OutputCheck::of(each, &smaller)
+    };
+    for rounded in [&["-fa", "off"], &["-ub", "16"]] {
+        let check = judged(rounded, &[]);
+        assert_eq!(
+            check.status,
+            OutputStatus::Same,
+            "{rounded:?}: {}",
+            check.reason
+        );
+    }
+    let cache = ["-fa", "on", "-ctk", "q4_0", "-ctv", "q4_0"];
+    let coarse = judged(&cache, &["q4_0"]);
+    assert!(
+        coarse.passes() && coarse.mean.unwrap() > 0.0,
+        "{}",
+        coarse.reason
+    );
+    assert!(
+        coarse.reason.contains("a KV cache of q4_0"),
+        "{}",
+        coarse.reason
+    );
+    if model(&TempDir::new().unwrap()).ends_with("gemma-3-270m-q4_k_m.gguf") {
+        assert_eq!(coarse.status, OutputStatus::Diverges, "{}", coarse.reason);
+        // Positions the model was not trained for stand in for a kernel that is wrong.
+        let wrong = judged(&["--rope-freq-base", "500"], &[]);
+        assert_eq!(wrong.status, OutputStatus::Differs, "{}", wrong.reason);
+    }
+}
+
+/// The paper's second artefact (section 6): n-gram speculation on the request before. Every guess is right, and none of it
+/// is a sample.
+#[test]
+fn speculation_on_a_request_said_again_guesses_all_of_it_and_is_caught() {
+    let server = start(&TempDir::new().unwrap(), &["--spec-type", "ngram-mod"]);
+    let (client, cancel) = (server.client(), CancelToken::new());
+    let asked = CompletionRequest::new(prompt(server.as_ref(), 9), 96, 1);
+    let answer = || {
+        let limit = Duration::from_mins(3);
+        client.complete(&asked, limit, &cancel, &mut || {}).unwrap()
+    };
+    answer();
+    let again = answer();
+    assert_eq!(again.timings.cache_n, Some(0), "the prompt is computed");
+    assert_eq!(
+        again.timings.draft_n, again.timings.draft_n_accepted,
+        "{again:?}"
+    );
+    let request = LiveRequest {
+        generated: 96,
+        tests: vec![TestSpec::generation(96).at_depth(ASKED)],
+        ..ask()
+    };
+    let refused = request.samples(&again).unwrap_err();
+    assert_eq!(refused.class, FailureClass::AnswerReplayed, "{refused}");
 }

@@ -10,7 +10,7 @@ use crate::domain::telemetry::around::{BEFORE_SECS, Begun, Course, around};
 use crate::domain::time_limit::time_limit_secs;
 use crate::domain::types::{
     Backend, Failure, FailureClass, LiveAsk, PlannedRun, Run, RunOutcome, RunRequest, Runtime,
-    Side, TestSpec,
+    Side, TestSpec, TextKind,
 };
 use crate::ports::{Notice, NoticeLevel};
 
@@ -31,6 +31,8 @@ pub(super) struct Bench<'a> {
     pub other: Option<&'a Runtime>,
     pub objective: &'a Objective,
     pub session: i64,
+    /// What prompts to live servers are made of.
+    pub text: TextKind,
     /// Row ids of the session's runs, by their place.
     pub run_ids: Vec<i64>,
     /// Seconds inside llama.cpp's processes.
@@ -56,6 +58,7 @@ impl<'a> Bench<'a> {
             other: None,
             objective,
             session,
+            text: TextKind::default(),
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
@@ -124,7 +127,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn cancelled(&self) -> Ended {
+    pub(super) fn cancelled(&self) -> Ended {
         Ended::Cancelled {
             kept_runs: u32::try_from(self.run_ids.len()).unwrap_or(u32::MAX),
             session: Some(self.session),
@@ -258,6 +261,7 @@ impl<'a> Bench<'a> {
             live: LiveAsk {
                 seed: seed_of(&[self.session.unsigned_abs(), number]),
                 is_text: self.place.model.tokenizer,
+                text: self.text,
                 clients: planned.clients,
                 model_bytes: self.place.model.file_bytes,
             },

@@ -16,11 +16,13 @@ use super::prepare::TuneConfig;
 use super::settings::describe;
 
 mod documents;
+mod dry_run;
 
 pub use documents::{
-    AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, DryCandidate, DryRun,
-    LiveDocument, ModelDocument, ProfileDocument, RuntimeDocument, TuneDocument,
+    AbDocument, ArmDocument, CandidateDocument, ConfirmationDocument, LiveDocument, ModelDocument,
+    ProfileDocument, RuntimeDocument, TuneDocument,
 };
+pub use dry_run::{DryCandidate, DryRun};
 
 /// Version of every document; it rises when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -114,6 +116,7 @@ pub(super) fn tune_document(
         stale_profile: outcome.stale.clone(),
         profile: profile.map(|p| profile_document(p, outcome, run_ids, &place.space)),
         saveable: outcome.winner.is_some() && profile.is_none() && config.start_confirmed,
+        output: None,
         notices: outcome.notices.iter().map(notice_of).collect(),
         overhead: Some(*overhead),
     })

@@ -49,6 +49,12 @@ pub struct ServeCheckRequest {
     pub processes: Option<u32>,
     /// Numbers of clients to measure instead of comparing two arms.
     pub clients: Vec<u32>,
+    /// Kinds of speculation to compare with none instead of comparing with stock.
+    #[serde(default)]
+    pub speculate: Vec<String>,
+    /// A draft model to speculate with, likewise.
+    #[serde(default)]
+    pub draft: Option<PathBuf>,
 }
 
 impl ServeCheckRequest {
@@ -66,10 +72,16 @@ impl ServeCheckRequest {
             repetitions: None,
             processes: None,
             clients: Vec::new(),
+            speculate: Vec::new(),
+            draft: None,
         }
     }
 
-    const fn shape(&self) -> RequestShape {
+    const fn speculates(&self) -> bool {
+        !self.speculate.is_empty() || self.draft.is_some()
+    }
+
+    pub(super) const fn shape(&self) -> RequestShape {
         RequestShape {
             prompt_tokens: self.prompt_tokens,
             generated_tokens: self.generated_tokens,
@@ -89,12 +101,12 @@ struct ServeCheckConfig<P> {
 }
 
 /// What is checked, and where.
-struct Checked {
-    place: Workplace,
-    settings: Settings,
+pub(super) struct Checked {
+    pub place: Workplace,
+    pub settings: Settings,
     profile: Option<Profile>,
-    goal: Goal,
-    notices: Vec<Notice>,
+    pub goal: Goal,
+    pub notices: Vec<Notice>,
 }
 
 impl Checked {
@@ -117,6 +129,9 @@ pub fn perform(
 ) -> Result<serde_json::Value, Ended> {
     let _measuring = ports.store.begin_measuring()?;
     let checked = checked(request, ports)?;
+    if request.speculates() {
+        return super::speculate::perform(request, &checked, ports, context);
+    }
     let usage = |e: crate::domain::search::PlanError| JobError::new(USAGE, e.to_string());
     if request.clients.is_empty() {
         let (a, b) = (Settings::stock(), checked.settings.clone());
@@ -144,6 +159,8 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
     if let Some(text) = &request.settings {
         let parsed = ports.space.current().parse_settings(text);
         named = Some(parsed.map_err(|e| JobError::new(USAGE, e.to_string()))?);
+    } else if request.speculates() {
+        named = Some(Settings::stock());
     } else {
         let asked = RunRequest {
             model: request.model.clone(),
@@ -212,7 +229,7 @@ fn workplace(
     Ok(place)
 }
 
-fn session<P: Serialize>(
+pub(super) fn session<P: Serialize>(
     request: &ServeCheckRequest,
     checked: &Checked,
     plan: &P,
@@ -318,7 +335,7 @@ fn together(
     close(ports, session, ended)
 }
 
-fn document(
+pub(super) fn document(
     request: &ServeCheckRequest,
     checked: &Checked,
     session: i64,
@@ -348,6 +365,7 @@ fn document(
             chat_template: place.model.tokenizer,
             profile: checked.profile.as_ref().map(|p| p.id),
             clients: Vec::new(),
+            speculation: Vec::new(),
         }),
         notices: checked.notices.clone(),
         overhead: Some(overhead),

@@ -10,6 +10,7 @@ use crate::domain::placement::flags::{self, Known};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::words::{self, Words};
 use crate::domain::search::{SearchSpace, Tool};
+use crate::domain::server::speculation;
 use crate::domain::types::{Launch, Runtime, Settings};
 
 use super::message::{JobError, USAGE};
@@ -19,9 +20,9 @@ pub use crate::domain::placement::words::SETTING as PLACEMENT;
 /// Device memory that llama.cpp's own fitting leaves free, MiB: its default.
 const FIT_MARGIN: &str = "1024";
 
-/// The settings without a placement.
+/// The settings without a placement and without speculation.
 pub fn of_space(settings: &Settings) -> Settings {
-    settings.without(PLACEMENT)
+    settings.without(PLACEMENT).without(speculation::SETTING)
 }
 
 /// The settings that are a placement.
@@ -56,9 +57,12 @@ pub fn launch(
     runtime: &Runtime,
     layout: impl FnOnce() -> Result<ModelLayout, JobError>,
 ) -> Result<Launch, JobError> {
-    let own = space
+    let mut own = space
         .launch(&of_space(settings), tool)
         .map_err(|e| JobError::new("settings", e.to_string()))?;
+    if let (Tool::Server, Some(value)) = (tool, settings.0.get(speculation::SETTING)) {
+        own.args.extend(speculation::args(value));
+    }
     let mut args = match (settings.0.get(PLACEMENT), placement(settings)?) {
         (None, _) => return Ok(own),
         (Some(text), None) => fit_args(tool, words::fitting(text).flatten()),

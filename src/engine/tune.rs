@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::domain::fingerprint;
 use crate::domain::search::{SearchSpace, SettingsError, Tuner};
+use crate::domain::server::output::OutputCheck;
 use crate::domain::types::Verdict;
 use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
 
@@ -217,7 +218,12 @@ fn search(
             .into());
     }
     bench.tell_reason(outcome.verdict, context)?;
-    let profile = if config.request.save && config.start_confirmed {
+    let output = match &outcome.winner {
+        Some(settings) if config.start_confirmed => Some(bench.check_output(settings, context)?),
+        _ => None,
+    };
+    let passes = output.as_ref().is_none_or(OutputCheck::passes);
+    let profile = if config.request.save && config.start_confirmed && passes {
         save(place, config, session, &outcome, &bench.run_ids, ports)?
     } else {
         None
@@ -226,7 +232,10 @@ fn search(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
     );
-    let document = report::tune_document(&bench, config, &outcome, profile.as_ref(), &overhead)?;
+    let mut document =
+        report::tune_document(&bench, config, &outcome, profile.as_ref(), &overhead)?;
+    document.saveable &= passes;
+    document.output = output;
     Ok((super::install::to_json(&document)?, outcome.verdict))
 }
 

@@ -122,6 +122,12 @@ pub fn checks(story: &Story) -> Vec<Check> {
             passed: metric.change_pct >= -GUARD_LOSS_PCT,
         })
         .collect();
+    let output = story.tuned().and_then(|document| document.output.as_ref());
+    checks.extend(output.map(|output| Check {
+        title: "Output against stock’s".to_owned(),
+        result: capitalised(&clean(&output.sentence())),
+        passed: output.passes(),
+    }));
     checks.extend(confirmation.memory.iter().map(|memory| Check {
         title: format!("Memory of {}", clean(&memory.device)),
         result: format!("{} of {}", memory.used, memory.limit),

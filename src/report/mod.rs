@@ -37,6 +37,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         charts::screening(&story),
         charts::lab(&story),
         sections::clients(&story),
+        sections::speculation(&story),
         sections::settings(&story),
         sections::not_saved(&story),
         sections::notices(&evidence),

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::chart::{Align, Table};
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    CLIENTS_TITLES, change, clients_cells, confirmed_words, fate, moment, rate, refusal_words,
-    settings_words, shell_command, span,
+    CLIENTS_TITLES, SPECULATION_TITLES, change, clients_cells, confirmed_words, fate, moment, rate,
+    refusal_words, settings_words, shell_command, span, speculation_cells,
 };
 use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
@@ -107,6 +107,21 @@ pub(super) fn clients(story: &Story) -> String {
         rows.row(clients_cells(row));
     }
     section("Several clients", &live.requests(), &table(&rows))
+}
+
+/// What speculation was worth.
+pub(super) fn speculation(story: &Story) -> String {
+    let Outcome::Compared(document) = &story.result else {
+        return String::new();
+    };
+    let Some(live) = document.live.as_ref().filter(|l| !l.speculation.is_empty()) else {
+        return String::new();
+    };
+    let mut rows = Table::new(&SPECULATION_TITLES.map(|title| (title, Align::Left)));
+    for row in &live.speculation {
+        rows.row(speculation_cells(row));
+    }
+    section("Speculation", &live.requests(), &table(&rows))
 }
 
 /// Everything screened, finalists that were not saved, and what was not tried.

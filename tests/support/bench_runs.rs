@@ -57,6 +57,7 @@ pub fn request(fake: &FakeRuntime) -> RunRequest {
         log_buffers: false,
         live: LiveAsk {
             seed: 1,
+            text: flux::domain::types::TextKind::Words,
             is_text: true,
             clients: 1,
             model_bytes: Bytes(1),

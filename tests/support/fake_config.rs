@@ -150,7 +150,6 @@ pub enum ServerAct {
     Babbles,
     /// Its answers are web pages.
     Garbage,
-    /// It never answers.
     Stalls,
     Refuses,
     /// After an answer it has another model.
@@ -158,6 +157,17 @@ pub enum ServerAct {
     OneToken,
     /// It takes prompts from its cache, asked for or not.
     Caches,
+    /// Everything it drafts is right: it says an old answer again.
+    Replays,
+    /// It answers something else altogether, as sure of itself as ever; or only what it is asked a second time.
+    Nonsense,
+    NonsenseWhenWarm,
+    /// Its log-probabilities are those of another order of summation; of a coarse KV cache.
+    Rounds,
+    Coarse,
+    /// Where two tokens are nearly as likely it takes the other.
+    TakesTheOther,
+    NotNumbers,
 }
 
 /// What this process was asked, for conditions.

@@ -1,6 +1,7 @@
 //! The simulated llama-server (b11149): loads, answers completions token by token at the script's rates, remembers its last
 //! prompt, and fails as its script says. A word is a token; the chat template is `<|user|> … <|assistant|>`.
 
+use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,6 +18,8 @@ use crate::fake_config::{self, Act, Config, Noise, ServerAct, Situation};
 
 /// Words of the simulated vocabulary.
 const VOCABULARY: u64 = 32_000;
+/// The place of an answer at which another token is nearly as likely.
+const TIE: u64 = 5;
 /// How long a server that is slow to load answers 503.
 const LOADING: Duration = Duration::from_millis(150);
 
@@ -33,6 +36,7 @@ struct Server {
     answered: AtomicU32,
     has_switched: AtomicBool,
     last_prompt: Mutex<Vec<u32>>,
+    heard: Mutex<HashSet<u64>>,
     noise: Mutex<Noise>,
 }
 
@@ -74,6 +78,7 @@ pub fn serve(dir: &Path, config: Config, fields: Map<String, Value>, args: &[Str
         answered: AtomicU32::new(0),
         has_switched: AtomicBool::new(false),
         last_prompt: Mutex::default(),
+        heard: Mutex::default(),
         noise,
     });
     for connection in listener.incoming().flatten() {
@@ -196,7 +201,7 @@ impl Server {
         let sent = if body["stream"] == json!(true) {
             answer.stream(self, connection)
         } else {
-            answer.whole(connection)
+            answer.whole(self, connection)
         };
         self.busy.fetch_sub(1, Ordering::SeqCst);
         if self.does(&ServerAct::Switches) && is_counted {
@@ -207,6 +212,20 @@ impl Server {
 }
 
 impl Server {
+    /// What is added to the log-probabilities of less likely tokens.
+    fn shift(&self) -> f64 {
+        match () {
+            () if self.does(&ServerAct::Rounds) => 0.01,
+            () if self.does(&ServerAct::Coarse) => -0.9,
+            () => 0.0,
+        }
+    }
+
+    /// It was asked this before; remembers it.
+    fn has_heard(&self, prompt: &[u32]) -> bool {
+        !self.heard.lock().unwrap().insert(hash(&prompt))
+    }
+
     /// Tokens of a prompt that are not computed again; remembers the prompt.
     fn cached(&self, prompt: &[u32], body: &Value, is_counted: bool) -> usize {
         let mut last = self.last_prompt.lock().unwrap();
@@ -227,7 +246,12 @@ impl Server {
 struct Answer {
     chat: bool,
     is_counted: bool,
-    probs: u64,
+    probs: u32,
+    /// The token that has an equal.
+    tie: u32,
+    /// Added to every log-probability but the likeliest's.
+    shift: f64,
+    not_numbers: bool,
     ids: Vec<u32>,
     prompt_secs: f64,
     predicted_secs: f64,
@@ -255,16 +279,22 @@ impl Answer {
                 .seconds(&server.situation, prompt, generated, 1)
         };
         let prompt_secs = seconds(computed, 0) * noise;
-        let predicted_secs = seconds(0, n.saturating_sub(1)) * noise;
+        // Guesses are good where a program is said again.
+        let guesses_well = server.drafts && body["messages"].to_string().contains("def ");
+        let saved = if guesses_well { 1.5 } else { 1.0 };
+        let predicted_secs = seconds(0, n.saturating_sub(1)) * noise / saved;
         // Greedy answers follow from the prompt alone.
         let seed = if body["temperature"] == json!(0.0) {
             0
         } else {
             number("seed").unwrap_or(0)
         };
-        let start = hash(&(prompt, seed));
+        let nonsense = server.does(&ServerAct::Nonsense)
+            || (server.does(&ServerAct::NonsenseWhenWarm) && server.has_heard(prompt));
+        let start = hash(&(prompt, seed, nonsense));
+        let other = |i| u64::from(i >= TIE && server.does(&ServerAct::TakesTheOther));
         let ids = (0..u64::from(n))
-            .map(|i| (start.wrapping_add(7 * i) % VOCABULARY) as u32)
+            .map(|i| (start.wrapping_add(7 * i + other(i)) % VOCABULARY) as u32)
             .collect();
         let mut timings = json!({
             "cache_n": cached, "prompt_n": computed, "prompt_ms": prompt_secs * 1e3,
@@ -272,14 +302,21 @@ impl Answer {
             "prompt_per_second": 1.0, "predicted_per_second": 1.0,
         });
         if server.drafts {
-            let accepted = if cached + 1 == prompt.len() { n } else { n / 4 };
+            let quarters = match () {
+                () if cached + 1 == prompt.len() || server.does(&ServerAct::Replays) => 4,
+                () if guesses_well => 3,
+                () => 1,
+            };
             timings["draft_n"] = n.into();
-            timings["draft_n_accepted"] = accepted.into();
+            timings["draft_n_accepted"] = (quarters * n / 4).into();
         }
         Self {
             chat,
             is_counted,
-            probs: number("n_probs").or(number("top_logprobs")).unwrap_or(0),
+            probs: number("n_probs").or(number("top_logprobs")).unwrap_or(0) as u32,
+            tie: ((start.wrapping_add(7 * TIE)) % VOCABULARY) as u32,
+            shift: server.shift(),
+            not_numbers: server.does(&ServerAct::NotNumbers),
             ids,
             prompt_secs,
             predicted_secs,
@@ -291,11 +328,25 @@ impl Answer {
         format!(" w{id}")
     }
 
+    /// The token drawn and those after it; at one place the next is nearly as likely.
     fn places(&self, ids: &[u32]) -> Value {
+        let likeliest = if self.not_numbers {
+            Value::Null
+        } else {
+            json!(-0.1)
+        };
         let place = |id: &u32| {
-            let top = |rank: u64| json!({"id": u64::from(*id) + rank, "token": Self::word(id + rank as u32), "logprob": -0.1 - rank as f64});
+            let is_tie = id.wrapping_sub(self.tie) <= 1;
+            let (first, step) = if is_tie { (self.tie, 0.05) } else { (*id, 1.0) };
+            let top = |rank: u32| {
+                let logprob = match rank {
+                    0 => likeliest.clone(),
+                    _ => json!(-0.1 - step * f64::from(rank) + self.shift),
+                };
+                json!({"id": first + rank, "token": Self::word(first + rank), "logprob": logprob})
+            };
             let tops: Vec<Value> = (0..self.probs).map(top).collect();
-            json!({"id": id, "token": Self::word(*id), "logprob": -0.1, "top_logprobs": tops})
+            json!({"id": id, "token": Self::word(*id), "logprob": likeliest, "top_logprobs": tops})
         };
         ids.iter().map(place).collect()
     }
@@ -324,10 +375,15 @@ impl Answer {
         json!({"index": 0, "content": "", "tokens": [], "stop": true, "stop_type": "limit", "timings": self.timings})
     }
 
-    fn whole(&self, connection: &mut TcpStream) -> std::io::Result<()> {
-        std::thread::sleep(Duration::from_secs_f64(
-            self.prompt_secs + self.predicted_secs,
-        ));
+    fn whole(&self, server: &Server, connection: &mut TcpStream) -> std::io::Result<()> {
+        if self.is_counted && server.does(&ServerAct::Dies) {
+            let _ = fake_config::before_results(&Act::DeviceLost);
+        }
+        // Nobody times an answer that is asked for with its probabilities.
+        if self.probs == 0 {
+            let secs = self.prompt_secs + self.predicted_secs;
+            std::thread::sleep(Duration::from_secs_f64(secs));
+        }
         let mut whole = self.part(&self.ids);
         whole["timings"] = self.timings.clone();
         if self.chat {

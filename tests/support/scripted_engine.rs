@@ -28,6 +28,9 @@ use flux::runtime::bench::BenchRunner;
 use flux::runtime::server::{LlamaServers, ServerRunner};
 use flux::store::{Access, SqliteStore};
 
+#[path = "scripted_servers.rs"]
+mod servers;
+
 use super::flux_cli::Bed;
 
 /// How long a test waits for the job's thread before it gives up.
@@ -424,6 +427,7 @@ impl Desk {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
         let exported = FixtureProbe::load(&folder.join(machine)).unwrap();
         self.ports.runtimes = Builds::fixed(exported.runtimes().to_vec());
+        self.ports.servers = Arc::new(servers::AgreeingServers);
         self.ports.clock = Arc::new(FixedClock(now, AtomicU32::new(0)));
     }
 

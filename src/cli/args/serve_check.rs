@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::domain::search::MAX_CLIENTS;
+use crate::domain::server::speculation::NGRAM_KINDS;
 use crate::engine::serve_check::{GENERATED, PROMPT};
 
 use super::{GoalArg, MAX_COUNT};
@@ -42,6 +43,12 @@ pub struct ServeCheck {
     /// Measure so many clients at the same time instead of comparing with stock
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
     pub clients: Vec<u32>,
+    /// Compare speculation with none, on code and on prose apart: kinds of b11149's llama-server [without a kind: ngram-mod]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "ngram-mod", conflicts_with = "clients", value_parser = NGRAM_KINDS)]
+    pub speculate: Vec<String>,
+    /// The same with this smaller model's guesses; its vocabulary must be the model's
+    #[arg(long, value_name = "FILE", conflicts_with = "clients")]
+    pub draft: Option<PathBuf>,
     /// Check a profile that was measured on another fingerprint
     #[arg(long)]
     pub stale_ok: bool,

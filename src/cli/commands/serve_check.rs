@@ -37,6 +37,8 @@ pub fn run(args: ServeCheck, place: &Place, output: &Output) -> CliResult {
         repetitions: args.reps,
         processes: args.processes,
         clients: args.clients,
+        speculate: args.speculate,
+        draft: args.draft,
     };
     let document = jobs.run(Command::ServeCheck(request), output)?;
     if output.json {

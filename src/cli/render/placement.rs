@@ -252,6 +252,9 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
     if !bench.reason.is_empty() {
         let _ = writeln!(text, "Result: {}", clean(&bench.reason));
     }
+    if let Some(output) = &bench.output {
+        let _ = writeln!(text, "Output: {}", clean(&output.sentence()));
+    }
     if let Some(profile) = bench.profile {
         let _ = writeln!(
             text,

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use serde::Deserialize as _;
 
 use crate::cli::output::{Style, notice_line};
+use crate::domain::server::speculation::advice;
 use crate::domain::text::{
-    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
-    span,
+    capitalised, clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase,
+    settings_words, span,
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
@@ -165,7 +166,7 @@ fn against(verdict: &StoredVerdict) -> String {
     }
 }
 
-/// What several clients got, where that was measured.
+/// What several clients got, or speculation was worth, where that was measured.
 fn clients(session: &Session, style: Style) -> String {
     let result = session.end.as_ref().map(|end| &end.result);
     let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
@@ -174,6 +175,12 @@ fn clients(session: &Session, style: Style) -> String {
             "\n{}\n{}",
             style.heading(&format!("Several clients: {}", live.requests())),
             super::tune::clients(&live.clients, style)
+        ),
+        Some(live) if !live.speculation.is_empty() => format!(
+            "\n{}\n{}  {}\n",
+            style.heading(&format!("Speculation: {}", live.requests())),
+            super::tune::speculation(&live.speculation, style),
+            capitalised(&clean(&advice(&live.speculation)))
         ),
         _ => String::new(),
     }

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
 use crate::domain::search::{BaselineSummary, ClientsRow};
+use crate::domain::server::speculation::SpeculationRow;
 use crate::domain::text::{
-    CLIENTS_TITLES, change, clean, clients_cells, confirmed_words, fate, rate, settings_phrase,
-    settings_words, shell_command,
+    CLIENTS_TITLES, SPECULATION_TITLES, change, clean, clients_cells, confirmed_words, fate, rate,
+    settings_phrase, settings_words, shell_command, speculation_cells,
 };
 use crate::engine::report::{
     AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
@@ -59,6 +60,7 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
             style,
         ),
         evidence(document.confirmation.as_ref(), style),
+        output_check(document, style),
         baseline(document.baseline.as_ref(), style),
         candidates(document, context),
         finalists(&document.confirmations, style),
@@ -66,6 +68,17 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
         overhead(document.overhead.as_ref(), style),
         next(document, context),
     ])
+}
+
+/// What the winner says against what stock says.
+fn output_check(document: &TuneDocument, style: Style) -> String {
+    document.output.as_ref().map_or_else(String::new, |output| {
+        format!(
+            "{}\n  {}\n",
+            style.heading("Output"),
+            clean(&output.sentence())
+        )
+    })
 }
 
 /// The result of `flux ab` as text.
@@ -81,6 +94,7 @@ pub fn ab_result(document: &AbDocument, context: Context) -> String {
         ),
         evidence(document.confirmation.as_ref(), style),
         clients(document.clients(), style),
+        speculation(document.speculation(), style),
         overhead(document.overhead.as_ref(), style),
         every_sample(document.session, context),
     ])
@@ -94,6 +108,18 @@ pub fn clients(rows: &[ClientsRow], style: Style) -> String {
     let mut table = Table::new(&CLIENTS_TITLES.map(|title| (title, Align::Right)));
     for row in rows {
         table.row(clients_cells(row));
+    }
+    table.render(2, style)
+}
+
+/// What speculation was worth, as a table.
+pub fn speculation(rows: &[SpeculationRow], style: Style) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&SPECULATION_TITLES.map(|title| (title, Align::Left)));
+    for row in rows {
+        table.row(speculation_cells(row));
     }
     table.render(2, style)
 }

@@ -5,6 +5,8 @@ mod completion;
 mod events;
 mod identity;
 mod live;
+pub mod output;
+pub mod speculation;
 mod text;
 mod timings;
 

@@ -1,5 +1,7 @@
 //! Prompts that no cache knows: text of a seed's own, cut to an exact number of the model's tokens.
 
+use crate::domain::types::TextKind;
+
 /// Words of the text: common ones, which most tokenizers know as one token each.
 const WORDS: &[&str] = &[
     "river",
@@ -85,8 +87,14 @@ const WORDS: &[&str] = &[
 ];
 /// What a prompt is filled up with to the last token.
 const FILLERS: &[&str] = &[" a", " the", ".", " 1"];
+/// The nouns, verbs and adjectives among the words, in this order.
+const NOUNS: usize = 48;
+const VERBS: usize = 60;
+const ADJECTIVES: usize = 70;
 /// What a user asks for.
 const ASK: &str = "Go on with this story:";
+/// What a user asks for who shows a program: an answer that says much of it again.
+const ASK_CODE: &str = "Write this file again with a comment at every function:";
 
 /// Steele, Lea and Flood's generator (`SplitMix64`, OOPSLA 2014): the same text for the same seed, everywhere.
 #[derive(Debug, Clone)]
@@ -131,30 +139,76 @@ fn text(seed: u64, words: u32) -> String {
     text
 }
 
-/// A text of this seed that `count` finds exactly `target` tokens in, its template included; `None` where the template alone
-/// is longer, or no filler fits this tokenizer.
+/// So many pieces of a text of this kind. A piece is a word with what follows it.
+fn made(kind: TextKind, seed: u64, pieces: u32) -> String {
+    let one = match kind {
+        TextKind::Words => return text(seed, pieces),
+        TextKind::Prose => sentence,
+        TextKind::Code => function,
+    };
+    let mut random = Seeded::new(seed);
+    let ask = if kind == TextKind::Code {
+        ASK_CODE
+    } else {
+        ASK
+    };
+    let mut text = format!("{:06x}. {ask}", random.next() >> 40);
+    let mut left = pieces as usize;
+    while left > 0 {
+        let whole = one(&mut random);
+        let taken = whole.split_inclusive(' ').take(left);
+        left -= taken.inspect(|piece| text.push_str(piece)).count();
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn pick(random: &mut Seeded, from: &[&'static str]) -> &'static str {
+    from[(random.next() % from.len() as u64) as usize]
+}
+
+fn sentence(random: &mut Seeded) -> String {
+    let [a, b, c] = [(); 3].map(|()| pick(random, &WORDS[..NOUNS]));
+    let verb = pick(random, &WORDS[NOUNS..VERBS]);
+    let adjective = pick(random, &WORDS[VERBS..ADJECTIVES]);
+    format!(" The {adjective} {a} {verb} the {b} near the {c}.")
+}
+
+fn function(random: &mut Seeded) -> String {
+    let [a, b, c] = [(); 3].map(|()| pick(random, &WORDS[..NOUNS]));
+    let verb = pick(random, &WORDS[NOUNS..VERBS]);
+    let (limit, factor) = (random.next() % 100, random.next() % 10);
+    format!(
+        "\n\ndef {verb}_{a}({b}s, limit={limit}):\n    total = 0\n    for {b} in {b}s:\n        if {b}.{c} > limit:\n            \
+         total += {b}.{c} * {factor}\n    return total"
+    )
+}
+
+/// A text of this kind and seed that `count` finds exactly `target` tokens in, its template included; `None` where the
+/// template alone is longer, or no filler fits this tokenizer.
 ///
 /// # Errors
 /// As `count`.
 pub fn exact_text<E>(
+    kind: TextKind,
     seed: u64,
     target: u32,
     count: &mut dyn FnMut(&str) -> Result<u32, E>,
 ) -> Result<Option<String>, E> {
-    if count(&text(seed, 0))? > target {
+    if count(&made(kind, seed, 0))? > target {
         return Ok(None);
     }
     // Every word is a token at least.
     let (mut fits, mut too_many) = (0, target + 1);
     while too_many - fits > 1 {
         let words = fits + (too_many - fits) / 2;
-        if count(&text(seed, words))? <= target {
+        if count(&made(kind, seed, words))? <= target {
             fits = words;
         } else {
             too_many = words;
         }
     }
-    let most = text(seed, fits);
+    let most = made(kind, seed, fits);
     let missing = (target - count(&most)?) as usize;
     for filler in FILLERS {
         for times in missing.saturating_sub(1)..=missing + 1 {
@@ -208,11 +262,13 @@ mod tests {
         };
         let mut count = |text: &str| Ok::<u32, ()>(7 + pieces(text));
         for target in [40, 41, 42, 99, 1496] {
-            let made = exact_text(3, target, &mut count).unwrap().unwrap();
+            let made = exact_text(TextKind::Words, 3, target, &mut count)
+                .unwrap()
+                .unwrap();
             assert_eq!(count(&made), Ok(target));
         }
         assert_eq!(
-            exact_text(3, 10, &mut count),
+            exact_text(TextKind::Words, 3, 10, &mut count),
             Ok(None),
             "the template alone is longer"
         );
@@ -225,7 +281,36 @@ mod tests {
     }
 
     #[test]
+    fn prose_and_code_are_made_of_pieces_and_differ_by_seed() {
+        let code = made(TextKind::Code, 3, 40);
+        assert!(
+            code.contains(ASK_CODE)
+                && code.contains("\n\ndef ")
+                && code.contains("    total = 0\n"),
+            "{code}"
+        );
+        assert_eq!(made(TextKind::Code, 3, 40), code);
+        assert_ne!(made(TextKind::Code, 4, 40)[..6], code[..6]);
+        let prose = made(TextKind::Prose, 3, 30);
+        assert!(prose.contains(ASK) && prose.contains(". The "), "{prose}");
+        for kind in [TextKind::Prose, TextKind::Code] {
+            let longer = |n: u32| made(kind, 7, n + 1).len() > made(kind, 7, n).len();
+            assert!((20..90).filter(|n| longer(*n)).count() > 55, "{kind:?}");
+            let mut count = |text: &str| Ok::<u32, ()>(text.split_whitespace().count() as u32);
+            let exact = exact_text(kind, 5, 400, &mut count).unwrap().unwrap();
+            assert_eq!(count(&exact), Ok(400));
+        }
+        assert_eq!(
+            (WORDS[NOUNS], WORDS[VERBS], WORDS[ADJECTIVES]),
+            ("travels", "old", "the")
+        );
+    }
+
+    #[test]
     fn a_count_that_fails_ends_it() {
-        assert_eq!(exact_text(1, 50, &mut |_| Err("gone")), Err("gone"));
+        assert_eq!(
+            exact_text(TextKind::Words, 1, 50, &mut |_| Err("gone")),
+            Err("gone")
+        );
     }
 }

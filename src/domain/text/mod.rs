@@ -9,6 +9,7 @@ mod lab;
 mod result;
 mod settings;
 mod shell;
+mod speculation;
 mod telemetry;
 
 use crate::domain::types::Timestamp;
@@ -29,6 +30,7 @@ pub use result::{
 pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::{Shell, native_command, shell_command};
 pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
+pub use speculation::{SPECULATION_TITLES, acceptance, speculation_cells};
 pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 
 /// Shows control characters, terminal escapes and direction overrides as `\u{…}` instead of sending them to the terminal.

@@ -91,6 +91,30 @@ const fn is_one(n: &u32) -> bool {
     *n == 1
 }
 
+/// What prompts are made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextKind {
+    /// Words in no order: nothing in them can be guessed.
+    #[default]
+    Words,
+    /// Sentences.
+    Prose,
+    /// A program.
+    Code,
+}
+
+impl TextKind {
+    /// Its name.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Words => "words",
+            Self::Prose => "prose",
+            Self::Code => "code",
+        }
+    }
+}
+
 /// What requests to a live server are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveAsk {
@@ -98,6 +122,8 @@ pub struct LiveAsk {
     pub seed: u64,
     /// Prompts are text, written out by the model's chat template; without a tokenizer they are tokens.
     pub is_text: bool,
+    /// What text.
+    pub text: TextKind,
     /// Clients that ask at the same time.
     pub clients: u32,
     /// Bytes of all the model's parts: how long loading may take.

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::domain::search::{
     BaselineSummary, ClientsRow, ConfirmationRun, MemoryUse, Refusal, Rejection, Size, StaleCheck,
 };
+use crate::domain::server::output::OutputCheck;
+use crate::domain::server::speculation::SpeculationRow;
 use crate::domain::text::{self, Metric};
-use crate::domain::types::{
-    Backend, Comparison, Failure, Goal, Launch, Settings, Side, Stage, Verdict,
-};
+use crate::domain::types::{Backend, Comparison, Failure, Goal, Settings, Side, Stage, Verdict};
 use crate::ports::Notice;
 
-use super::{Overhead, SCHEMA};
+use super::Overhead;
 
 /// A model, as a document names it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -185,6 +185,9 @@ pub struct TuneDocument {
     /// There is a winner that is not saved: [`crate::engine::tune::save_profile`] can.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub saveable: bool,
+    /// What the winner says against what stock says; `None` without a winner that could be saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputCheck>,
     /// Notices.
     pub notices: Vec<Notice>,
     /// Where the time went.
@@ -229,7 +232,9 @@ impl TuneDocument {
 
     /// What stands under the sentence: verdict, reason, and what was saved.
     pub fn judgement(&self) -> String {
+        let unfit = self.output.as_ref().filter(|output| !output.passes());
         let saved = match &self.profile {
+            None if let Some(output) = unfit => text::clean(&output.sentence()),
             Some(profile) => format!("saved as profile {}", profile.id),
             None if self.saveable => "not saved yet".to_owned(),
             None => "no profile saved".to_owned(),
@@ -265,6 +270,9 @@ pub struct LiveDocument {
     /// What several clients got, where that was measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientsRow>,
+    /// What speculation was worth, where that was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speculation: Vec<SpeculationRow>,
 }
 
 impl LiveDocument {
@@ -325,6 +333,11 @@ impl AbDocument {
         self.live.as_ref().map_or(&[], |live| &live.clients)
     }
 
+    /// What speculation was worth, where that was measured.
+    pub fn speculation(&self) -> &[SpeculationRow] {
+        self.live.as_ref().map_or(&[], |live| &live.speculation)
+    }
+
     /// The goal's comparison.
     pub fn comparison(&self) -> Option<&Comparison> {
         self.confirmation.as_ref()?.primary(&self.primary)
@@ -340,6 +353,9 @@ impl AbDocument {
             let words = format!("{}: {few} {a} t/s in all, {many} {b} t/s", self.b.arm);
             return text::clean(&words);
         }
+        if !self.speculation().is_empty() {
+            return text::clean(&text::capitalised(&self.reason));
+        }
         let subject = format!("{} against {}", self.b.arm, self.a.arm);
         match self.comparison() {
             Some(comparison) => text::verdict_sentence(&subject, comparison),
@@ -352,88 +368,11 @@ impl AbDocument {
         let judged = || text::judged(self.verdict, &self.reason, None);
         match &self.live {
             None => judged(),
-            Some(live) if !live.clients.is_empty() => text::capitalised(&live.requests()),
+            Some(live) if !live.clients.is_empty() || !live.speculation.is_empty() => {
+                text::capitalised(&live.requests())
+            }
             Some(live) => format!("{} · {}", judged(), live.requests()),
         }
-    }
-}
-
-/// A value that would be tried.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DryCandidate {
-    /// Settings.
-    pub settings: Settings,
-    /// What it does, in one line.
-    pub description: String,
-    /// Arguments and environment for llama-bench.
-    #[serde(flatten)]
-    pub launch: Launch,
-}
-
-/// What `flux tune --dry-run --json` prints.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DryRun {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// Hash of the machine's and the build's fingerprint.
-    pub fingerprint: String,
-    /// Name of the build.
-    pub runtime: String,
-    /// Name of the model.
-    pub model: String,
-    /// Goal.
-    pub goal: Option<Goal>,
-    /// Labels of the tests of each run.
-    pub tests: Vec<String>,
-    /// What every arm starts from.
-    #[serde(skip_serializing_if = "Settings::is_stock")]
-    pub start: Settings,
-    /// Things worth saying before it begins.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub notices: Vec<Notice>,
-    /// What would be tried.
-    pub candidates: Vec<DryCandidate>,
-    /// What would not, and why.
-    pub refused: Vec<Refusal>,
-    /// About how many llama-bench processes.
-    pub processes: Option<u32>,
-    /// About how many seconds; `None` until a session of this machine and model tells.
-    pub expected_secs: Option<f64>,
-}
-
-impl Default for DryRun {
-    fn default() -> Self {
-        Self {
-            schema: SCHEMA,
-            fingerprint: String::new(),
-            runtime: String::new(),
-            model: String::new(),
-            goal: None,
-            tests: Vec::new(),
-            start: Settings::stock(),
-            notices: Vec::new(),
-            candidates: Vec::new(),
-            refused: Vec::new(),
-            processes: None,
-            expected_secs: None,
-        }
-    }
-}
-
-impl DryRun {
-    /// `6 candidates, about 40 llama-bench processes, about 25 min`.
-    pub fn summary(&self) -> String {
-        let mut parts = vec![text::count(self.candidates.len() as u64, "candidate")];
-        if let Some(processes) = self.processes {
-            parts.push(format!("about {processes} llama-bench processes"));
-        }
-        match self.expected_secs {
-            Some(secs) => parts.push(format!("about {}", text::span(secs))),
-            None => parts.push("time unknown until the baseline has run".to_owned()),
-        }
-        parts.join(", ")
     }
 }
 

@@ -1,12 +1,14 @@
 //! From a confirmed winner to a stored profile: at the end of a search, or later from its stored runs (paper section 2.3).
 
-use crate::domain::search::{Driver, SearchSpace, Step, Tool, TuneOutcome, Tuner};
+use crate::domain::search::{Driver, Step, Tool, TuneOutcome, Tuner};
+use crate::domain::server::output::OutputCheck;
 use crate::domain::types::{Profile, Settings, Verdict};
 use crate::engine::Ports;
 use crate::engine::message::JobError;
+use crate::engine::output::check;
 use crate::engine::prepare::{TuneConfig, Workplace};
 use crate::engine::report::{self, TuneDocument};
-use crate::ports::{NewProfile, Session, SessionKind, SessionState, StoredVerdict};
+use crate::ports::{CancelToken, NewProfile, Session, SessionKind, SessionState, StoredVerdict};
 
 use super::{config_of, no_session, same_space};
 
@@ -29,10 +31,51 @@ pub fn save_profile(session: i64, ports: &Ports) -> Result<Profile, JobError> {
         space: ports.space.current(),
     };
     same_space(session, "saved", &config, &place.space)?;
+    let winner = outcome.winner.as_ref().ok_or_else(|| no_winner(session))?;
+    let output = output(&found, winner, &place, ports)?;
+    if !output.passes() {
+        tell_document(found, ports, |document| {
+            document.saveable = false;
+            document.output = Some(output.clone());
+        })?;
+        return Err(JobError::new("output-differs", output.sentence())
+            .hint("stock stays; `flux tune` searches again"));
+    }
     let profile = save(&place, &config, session, &outcome, &run_ids, ports)?
         .ok_or_else(|| no_winner(session))?;
-    tell_document(found, &profile, &outcome, &run_ids, &place.space, ports)?;
+    tell_document(found, ports, |document| {
+        if document.profile.is_none() {
+            let saved = report::profile_document(&profile, &outcome, &run_ids, &place.space);
+            document.profile = Some(saved);
+            document.saveable = false;
+            document.output = Some(output);
+        }
+    })?;
     Ok(profile)
+}
+
+/// The check that the search made; one of before there was a check is made now, with nothing measured beside it.
+fn output(
+    session: &Session,
+    winner: &Settings,
+    place: &Workplace,
+    ports: &Ports,
+) -> Result<OutputCheck, JobError> {
+    let stored = session.end.as_ref().and_then(|end| {
+        let document = serde_json::from_value::<TuneDocument>(end.result.clone());
+        document.ok()?.output
+    });
+    if let Some(output) = stored {
+        return Ok(output);
+    }
+    let _measuring = ports.store.begin_measuring()?;
+    let made = check(place, winner, ports, &CancelToken::new(), &mut |_, _, _| {})?;
+    made.ok_or_else(|| {
+        JobError::new(
+            "cancelled",
+            "the output check was cancelled: nothing was saved",
+        )
+    })
 }
 
 /// What a search that is over came to, from its stored runs.
@@ -76,14 +119,11 @@ fn unconfirmed(session: i64, start: &Settings) -> JobError {
         .hint("confirm the placement with `flux plan --bench`, then tune again")
 }
 
-/// The stored result says from now on what was saved.
+/// The stored result says from now on what became of the winner.
 fn tell_document(
     session: Session,
-    profile: &Profile,
-    outcome: &TuneOutcome,
-    run_ids: &[i64],
-    space: &SearchSpace,
     ports: &Ports,
+    change: impl FnOnce(&mut TuneDocument),
 ) -> Result<(), JobError> {
     let Some(mut end) = session.end else {
         return Ok(());
@@ -91,11 +131,7 @@ fn tell_document(
     let Ok(mut document) = serde_json::from_value::<TuneDocument>(end.result.clone()) else {
         return Ok(());
     };
-    if document.profile.is_some() {
-        return Ok(());
-    }
-    document.profile = Some(report::profile_document(profile, outcome, run_ids, space));
-    document.saveable = false;
+    change(&mut document);
     end.result = serde_json::to_value(&document)
         .map_err(|e| JobError::new("result", format!("the result could not be written: {e}")))?;
     Ok(ports.store.end_session(session.id, &end)?)

@@ -218,7 +218,7 @@ impl Measuring<'_> {
         let mut found = Vec::new();
         for ask in asks {
             let samples = self.shape(ask)?;
-            let evidence = json!({"source": "llama-server", "requests": samples.requests});
+            let evidence = json!({"source": "llama-server", "text": self.request.live.text, "requests": samples.requests});
             let of = |(test, samples_ns): (TestSpec, Vec<u64>)| TestSamples {
                 test,
                 samples_ns,
@@ -351,7 +351,7 @@ impl Measuring<'_> {
 
     /// What a user says so that, with the chat template around it, it is so many tokens.
     fn text(&self, seed: u64, tokens: u32) -> Result<String, Stop> {
-        let made = exact_text(seed, tokens, &mut |text| {
+        let made = exact_text(self.request.live.text, seed, tokens, &mut |text| {
             let said = [ChatMessage::user(text)];
             let whole = self.client.apply_template(&said, self.cancel)?;
             let tokens = self.client.tokenize(&whole, self.cancel)?;

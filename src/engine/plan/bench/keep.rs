@@ -13,7 +13,7 @@ use super::{ArmResult, BenchDocument, Session};
 
 impl Session<'_, '_> {
     /// A profile of a placement that beat what it was confirmed against.
-    pub(super) fn save(&mut self, document: &BenchDocument) -> Result<Option<i64>, Ended> {
+    pub(super) fn save(&mut self, document: &mut BenchDocument) -> Result<Option<i64>, Ended> {
         let (place, ports) = (self.bench.place, self.ports);
         let won = document.verdict == Some(Verdict::Improved) && !document.settings.is_stock();
         let verdicts = ports.store.verdicts(self.bench.session)?;
@@ -36,6 +36,20 @@ impl Session<'_, '_> {
             self.bench.tell(&[told], self.context)?;
             return Ok(None);
         }
+        let output = self.bench.check_output(&document.settings, self.context)?;
+        if !output.passes() {
+            // What is saved nowhere is nothing to start from either.
+            let stock = place.launch(&Settings::stock(), Tool::Server, ports)?;
+            document.reason = format!(
+                "{}, but it does not stay: {}",
+                document.reason,
+                output.sentence()
+            );
+            (document.settings, document.args) = (Settings::stock(), stock.args);
+            document.output = Some(output);
+            return Ok(None);
+        }
+        document.output = Some(output);
         let written = |tool| place.launch(&document.settings, tool, ports);
         let profile = Profile {
             id: 0,

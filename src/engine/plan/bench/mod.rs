@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::placement::planner::Candidate;
 use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
+use crate::domain::server::output::OutputCheck;
 use crate::domain::types::{Backend, PlannedRun, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NoticeLevel, SessionKind};
 
@@ -78,6 +79,9 @@ pub struct BenchDocument {
     pub verdict: Option<Verdict>,
     /// What it came to, in a sentence.
     pub reason: String,
+    /// What these settings say against what stock says, where they could become a profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputCheck>,
     /// The profile stored.
     pub profile: Option<i64>,
 }
@@ -209,7 +213,7 @@ impl Session<'_, '_> {
             }
         }
         let mut document = self.confirm(stock, fit, placements)?;
-        document.profile = self.save(&document)?;
+        document.profile = self.save(&mut document)?;
         let mut after = base(self.request, self.ports)?;
         // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
         let unlimited = self.request.ram_limit.is_none() || first.iter().all(|c| !c.streams);
@@ -336,6 +340,7 @@ impl Session<'_, '_> {
             settings,
             verdict: if lost { self.last_verdict() } else { verdict },
             reason,
+            output: None,
             profile: None,
         })
     }

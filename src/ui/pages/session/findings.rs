@@ -31,6 +31,12 @@ pub fn meaning(ui: &mut Ui, view: &SessionView) {
         });
         return;
     }
+    if let Some(unfit) = &view.unfit {
+        Card::new("Faster, and not saved").show(ui, |ui| {
+            status(ui, Icon::Warning, t.warning, unfit);
+        });
+        return;
+    }
     let Some((title, lines)) = said(view) else {
         return;
     };

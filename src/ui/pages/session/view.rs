@@ -43,6 +43,8 @@ pub struct SessionView {
     pub verdict: Option<Verdict>,
     /// Why what may be faster is not saved.
     pub(super) rejection: Option<Rejection>,
+    /// What is wrong with the output of what is faster.
+    pub(super) unfit: Option<String>,
     /// How it ended.
     pub(super) ending: Ending,
     /// It may still get a result.
@@ -156,6 +158,11 @@ impl SessionView {
             judgement: capitalised(&clean(&story.judgement())),
             verdict: evidence.session.end.as_ref().and_then(|end| end.verdict),
             rejection: story.rejection(),
+            unfit: story
+                .tuned()
+                .and_then(|document| document.output.as_ref())
+                .filter(|output| !output.passes())
+                .map(|output| capitalised(&clean(&output.sentence()))),
             ending: match &story.result {
                 Outcome::Tuned(_) | Outcome::Compared(_) | Outcome::Lab(_) => Ending::Done,
                 Outcome::Failed(..) => Ending::Failed,
