@@ -66,7 +66,7 @@ fn start(data: &TempDir, extra: &[&str]) -> Box<dyn LiveServer> {
         model_bytes: Bytes(path.metadata().unwrap().len()),
         model: path,
         launch: Launch::default(),
-        extra: ["-dev", "none", "-c", "1024", "-np", "1"]
+        extra: ["-dev", "none", "-c", "1024", "-np", "1", "-t", "1"]
             .iter()
             .chain(extra)
             .map(ToString::to_string)
@@ -171,7 +171,10 @@ fn check(data: &TempDir, arguments: &[&str]) -> Value {
 #[test]
 fn a_check_of_one_setting_counts_only_whole_new_prompts() {
     let data = TempDir::new().unwrap();
-    let found = check(&data, &["--settings", "poll=0", "--prompt-tokens", "128"]);
+    let found = check(
+        &data,
+        &["--settings", "threads=1", "--prompt-tokens", "128"],
+    );
     let verdict = found["verdict"].as_str().unwrap();
     assert!(["improved", "regressed", "unchanged", "inconclusive"].contains(&verdict));
     assert_eq!(found["live"]["chat_template"], true);
@@ -208,7 +211,7 @@ fn two_clients_are_answered_by_one_server() {
         &data,
         &[
             "--settings",
-            "stock",
+            "threads=1",
             "--clients",
             "2",
             "--prompt-tokens",

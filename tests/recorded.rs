@@ -51,6 +51,45 @@ fn the_h200_tune_reads_as_the_readme_says() {
     assert_reads(&pp, "-0.1", ["-1.0", "+0.9"], 12, Verdict::Inconclusive);
 }
 
+/// Rates are GB/s at the largest size.
+#[test]
+fn the_h200_lab_reads_as_the_readme_says() {
+    let path = format!(
+        "{}/tests/recorded/lab-h200.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let lab: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let fastest_at_1gib = |is: &dyn Fn(&serde_json::Value) -> bool| {
+        let kernels = lab["kernels"].as_array().unwrap().iter();
+        let of = |k: &serde_json::Value| -> Option<f64> {
+            let mut samples: Vec<f64> = k["samples"]
+                .as_array()?
+                .iter()
+                .map(|s| s.as_f64().unwrap())
+                .collect();
+            samples.sort_by(f64::total_cmp);
+            Some(samples[samples.len() / 2] / 1e9)
+        };
+        let rates = kernels
+            .filter(|k| k["size"] == 1_u64 << 30 && is(k))
+            .filter_map(of);
+        rates.fold(0.0, f64::max).round()
+    };
+    assert_eq!(fastest_at_1gib(&|k| k["operation"] == "copy"), 4218.0);
+    assert_eq!(fastest_at_1gib(&|k| k["operation"] == "mat-vec"), 4531.0);
+    let naive = |k: &serde_json::Value| k["layout"] == "thread-per-row" && k["format"] == "f32";
+    assert_eq!(fastest_at_1gib(&naive), 955.0);
+    assert_eq!(
+        (lab["card"]["peak"].as_f64().unwrap() / 1e9).round(),
+        4814.0
+    );
+    assert_eq!(
+        lab["queues"]["verdict"],
+        "this driver costs 5 µs less per submission (95 % interval 4 to 7) on the compute-only family"
+    );
+}
+
 #[test]
 fn the_h200_comparisons_read_as_the_readme_says() {
     let on = confirmation("h200-qwen3-4b-ab-graph-opt", "tg128");

@@ -191,25 +191,28 @@ fn c07_an_arm_whose_server_never_answers_right_is_not_checked() {
     assert_eq!(alive(&bed.fake), [0_u32; 0]);
 }
 
-#[test]
-fn a_check_that_is_told_to_stop_ends_its_server() {
-    let act = "[[behaviour]]\ndo = { server = \"stalls\" }\nprocess = 3\n";
+/// Stops a check whose third server does this, and looks at what is left.
+fn stopped_while(act: &str) {
+    let act = format!("[[behaviour]]\ndo = {{ server = \"{act}\" }}\nprocess = 3\n");
     let bed = Bed::new(&format!("{FAST}{act}"));
     let mut child = check(&bed, &["--settings", "flash-attn=on"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the third server stalls", || bed.fake.processes() == 3);
+    wait_until("the third server hangs", || bed.fake.processes() == 3);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{act}");
     wait_until("the server ended", || alive(&bed.fake).is_empty());
-    assert_eq!(
-        bed.store().runs(1).unwrap().len(),
-        2,
-        "what was measured is kept"
-    );
+    let kept = bed.store().runs(1).unwrap();
+    assert_eq!(kept.len(), 2, "what was measured is kept");
+}
+
+#[test]
+fn a_check_that_is_told_to_stop_ends_its_server_whatever_it_does() {
+    stopped_while("stalls");
+    stopped_while("hangs-loading");
 }
 
 #[test]

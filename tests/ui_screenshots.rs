@@ -93,7 +93,7 @@ fn machine() {
 }
 
 /// A lab recorded on the machine of this fixture.
-const LAB: (&str, &str) = ("lab-llvmpipe.json", "lavapipe");
+const LAB: (&str, &str) = ("lab-h200.json", "h200");
 
 #[test]
 fn lab() {

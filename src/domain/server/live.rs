@@ -81,7 +81,7 @@ pub fn requests(tests: &[TestSpec]) -> Result<Vec<LiveRequest>, Failure> {
 }
 
 impl LiveRequest {
-    /// The tests that begin when it is sent: all but the decoding, which begins with the first token.
+    /// The tests that begin when it is sent, the longest first: all but the decoding, which begins with the first token.
     pub fn sent(&self) -> impl Iterator<Item = TestSpec> + '_ {
         self.tests
             .iter()

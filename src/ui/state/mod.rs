@@ -145,6 +145,7 @@ impl AppState {
         named
             .and_then(|name| known.iter().find(|r| r.name == *name))
             .or_else(|| known.iter().find(|r| r.bench.is_some()))
+            .or_else(|| known.iter().find(|r| r.server.is_some()))
     }
 
     /// Says what was done.

@@ -136,7 +136,7 @@ fn line(cells: &mut Cells, runtime: &Runtime, in_use: bool) {
         if in_use {
             crate::ui::widgets::tinted(ui, "in use", t.improved);
         } else if runtime.bench.is_none() {
-            crate::ui::widgets::tinted(ui, "cannot tune", t.warning);
+            muted(ui, "tunes by its server");
         } else {
             muted(ui, "known");
         }
