@@ -10,7 +10,7 @@ use flux::domain::server::output::{
     OutputCheck, OutputStatus, PROMPTS, compare, output_request, places,
 };
 use flux::domain::server::{
-    ChatMessage, CompletionRequest, LiveRequest, Prompt, TokenProbs, exact_text,
+    ChatMessage, CompletionRequest, LiveRequest, Prompt, Sampling, TokenProbs, exact_text,
 };
 use flux::domain::types::{Bytes, FailureClass, Launch, Runtime, TestSpec, TextKind};
 use flux::ports::{CancelToken, LiveServer, ServerStart, Servers as _};
@@ -291,22 +291,23 @@ fn the_output_check_tells_rounding_from_a_wrong_model() {
 fn speculation_on_a_request_said_again_guesses_all_of_it_and_is_caught() {
     let server = start(&TempDir::new().unwrap(), &["--spec-type", "ngram-mod"]);
     let (client, cancel) = (server.client(), CancelToken::new());
-    let asked = CompletionRequest::new(prompt(server.as_ref(), 9), 96, 1);
-    let answer = || {
-        let limit = Duration::from_mins(3);
-        client.complete(&asked, limit, &cancel, &mut || {}).unwrap()
+    let story = format!("Go on with this story: {}", PROMPTS[0].1);
+    let asked = CompletionRequest {
+        sampling: Sampling::greedy(),
+        ..CompletionRequest::new(Prompt::Chat(vec![ChatMessage::user(story)]), 96, 1)
     };
+    let limit = Duration::from_mins(5);
+    let answer = || client.complete(&asked, limit, &cancel, &mut || {}).unwrap();
     answer();
     let again = answer();
     assert_eq!(again.timings.cache_n, Some(0), "the prompt is computed");
-    assert_eq!(
-        again.timings.draft_n, again.timings.draft_n_accepted,
-        "{again:?}"
-    );
+    let drafted = again.timings.draft_n.unwrap();
+    assert!(drafted >= 16, "{again:?}");
+    assert_eq!(again.timings.draft_n_accepted, Some(drafted), "{again:?}");
     let request = LiveRequest {
+        prompt: again.timings.prompt_n.unwrap(),
         generated: 96,
         tests: vec![TestSpec::generation(96).at_depth(ASKED)],
-        ..ask()
     };
     let refused = request.samples(&again).unwrap_err();
     assert_eq!(refused.class, FailureClass::AnswerReplayed, "{refused}");

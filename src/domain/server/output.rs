@@ -440,12 +440,12 @@ mod tests {
         }
 
         #[test]
-        fn rounding_passes_whichever_way_it_goes(noise in prop::collection::vec(-0.2..0.2_f64, ANSWER_TOKENS as usize)) {
+        fn rounding_passes_whichever_way_it_goes(noise in prop::collection::vec(-0.15..0.15_f64, ANSWER_TOKENS as usize)) {
             let a = answer(0.0);
             let b: Vec<TokenProbs> = noise.iter().enumerate().map(|(i, n)| answer(*n)[i].clone()).collect();
             let (there, back) = (compare("prose", &a, &b), compare("prose", &b, &a));
             prop_assert!((there.mean - back.mean).abs() < 1e-12);
-            prop_assert!(there.largest <= 0.2 + 1e-12);
+            prop_assert!(there.largest <= 0.15 + 1e-12);
             prop_assert_eq!(OutputCheck::of(vec![there], &[]).status, OutputStatus::Same);
         }
 

@@ -156,8 +156,17 @@ fn made(kind: TextKind, seed: u64, pieces: u32) -> String {
     let mut left = pieces as usize;
     while left > 0 {
         let whole = one(&mut random);
-        let taken = whole.split_inclusive(' ').take(left);
-        left -= taken.inspect(|piece| text.push_str(piece)).count();
+        // Indentation goes with the word after it: every piece is a token at least.
+        let mut after_word = false;
+        let pieces = whole.split_inclusive(|c: char| {
+            let cut = c == ' ' && after_word;
+            after_word = !c.is_whitespace();
+            cut
+        });
+        left -= pieces
+            .take(left)
+            .inspect(|piece| text.push_str(piece))
+            .count();
     }
     text.truncate(text.trim_end().len());
     text
