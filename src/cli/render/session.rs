@@ -7,8 +7,8 @@ use serde::Deserialize as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::server::speculation::advice;
 use crate::domain::text::{
-    capitalised, clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase,
-    settings_words, span,
+    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
+    span,
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
@@ -180,7 +180,7 @@ fn clients(session: &Session, style: Style) -> String {
             "\n{}\n{}  {}\n",
             style.heading(&format!("Speculation: {}", live.requests())),
             super::tune::speculation(&live.speculation, style),
-            capitalised(&clean(&advice(&live.speculation)))
+            clean(&advice(&live.speculation))
         ),
         _ => String::new(),
     }

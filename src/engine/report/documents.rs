@@ -354,7 +354,7 @@ impl AbDocument {
             return text::clean(&words);
         }
         if !self.speculation().is_empty() {
-            return text::clean(&text::capitalised(&self.reason));
+            return text::clean(&self.reason);
         }
         let subject = format!("{} against {}", self.b.arm, self.a.arm);
         match self.comparison() {
