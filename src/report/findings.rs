@@ -125,7 +125,7 @@ pub fn checks(story: &Story) -> Vec<Check> {
     let output = story.tuned().and_then(|document| document.output.as_ref());
     checks.extend(output.map(|output| Check {
         title: "Output against stock’s".to_owned(),
-        result: capitalised(&clean(&output.sentence())),
+        result: output.brief(),
         passed: output.passes(),
     }));
     checks.extend(confirmation.memory.iter().map(|memory| Check {

@@ -269,6 +269,15 @@ impl OutputCheck {
         !matches!(self.status, OutputStatus::Differs | OutputStatus::NotServed)
     }
 
+    /// What it came to in a few words: `0.083 nats apart`.
+    pub fn brief(&self) -> String {
+        match (self.status, self.mean) {
+            (OutputStatus::NotServed, _) => "no answer".to_owned(),
+            (_, Some(mean)) => format!("{mean:.3} nats apart"),
+            (_, None) => "not compared".to_owned(),
+        }
+    }
+
     /// The sentence with what becomes of the settings: `faster, but the output differs: not saved (…)`.
     pub fn sentence(&self) -> String {
         match self.reason.split_once(": ") {
