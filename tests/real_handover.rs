@@ -101,7 +101,9 @@ fn router(server: &Path, preset: &Path, port: u16) -> Running {
         assert!(said.len() > before, "it ended: {said}");
     }
     // It must not stop at a full pipe.
-    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    let reader = std::thread::Builder::new().name("server-log".to_owned());
+    let drained = reader.spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    drained.unwrap();
     running
 }
 
