@@ -219,6 +219,18 @@ fn limits_hold_and_a_model_larger_than_ram_is_told_to_stream() {
     let streamed = plan(&bed, &model, &little);
     assert_eq!(streamed["chosen"]["streams"], true);
     assert_eq!(streamed["chosen"]["memory"][0]["fits"], false);
+    // No device is to be used: without the word llama.cpp would use the card for prompts all the same.
+    for tool in ["bench", "server"] {
+        let args = &streamed["chosen"]["args"][tool];
+        let begins: Vec<&str> = args
+            .as_array()
+            .unwrap()
+            .iter()
+            .take(2)
+            .filter_map(|a| a.as_str())
+            .collect();
+        assert!(begins.is_empty() || begins == ["-dev", "none"], "{args}");
+    }
     let mut command = bed.flux(&["plan", "-m"]);
     let printed = command.arg(&model).args(little).output().unwrap();
     let text = String::from_utf8_lossy(&printed.stdout);

@@ -422,6 +422,13 @@ fn on_the_machine_it_came_from_a_profile_holds() {
     let plan = document(flux(&["run", "--print", "--json", "-m"]).arg(&bed.model));
     assert_eq!(plan["notices"][0]["code"], "imported-profile");
     assert_eq!(plan["stock"][0]["value"], "on");
+    // The fields say where it was measured, not the key beside them.
+    let mut other: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    other["fingerprint"]["fields"][0][1] = json!("another");
+    fs::write(&file, other.to_string()).unwrap();
+    let imported = document(flux(&["import", "--json"]).arg(&file));
+    assert_eq!(imported["holds"], false);
+    assert_eq!(imported["differs"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -62,6 +62,11 @@ pub fn fingerprint(machine: &Machine, runtime: Option<&Runtime>) -> Fingerprint 
     if let Some(runtime) = runtime {
         fields.extend(runtime_fields(runtime));
     }
+    of_fields(fields)
+}
+
+/// The fingerprint that these fields make, in their order.
+pub fn of_fields(fields: Fields) -> Fingerprint {
     Fingerprint {
         hash: hash(&fields),
         fields,

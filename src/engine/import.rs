@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::fingerprint::{diff, fingerprint};
+use crate::domain::fingerprint::{diff, fingerprint, of_fields};
 use crate::domain::handover::{SharedProfile, read};
 use crate::domain::types::{FieldChange, Fingerprint};
 
@@ -35,8 +35,10 @@ pub struct Import {
 /// cannot be written.
 pub fn import(text: &str, ports: &Ports) -> Result<Import, JobError> {
     let space = ports.space.current();
-    let profile =
+    let mut profile =
         read(text, &space).map_err(|e| JobError::new("import", e.to_string()).hint(e.hint()))?;
+    // What was measured where is told by the fields; a key beside them could be another machine's.
+    profile.fingerprint = of_fields(profile.fingerprint.fields);
     let id = ports.store.append_import(ports.clock.now(), &profile)?;
     let here = here(&profile, ports);
     let holds = here.hash == profile.fingerprint.hash;

@@ -371,8 +371,16 @@ pub fn args(candidate: &Candidate, base: &PlanBase, tool: Tool) -> Result<Vec<St
             .hint("the placement can be served all the same (`flux plan` prints the command); a newer build can measure it"),
         _ => JobError::new("placement", e.to_string()).hint("choose layers that the model has"),
     })?;
-    let servers = base.rpc.join(",");
-    let remote = ["--rpc".to_owned(), servers].into_iter();
-    let remote = remote.filter(|_| !base.rpc.is_empty());
-    Ok(remote.chain(own).collect())
+    let mut args = Vec::new();
+    if base.are_devices_named {
+        let ids: Vec<String> = base.memories.devices.iter().map(|d| d.id.clone()).collect();
+        let none = vec!["none".to_owned()];
+        let ids = if ids.is_empty() { none } else { ids };
+        args.extend(["-dev".to_owned(), tool.devices(&ids)]);
+    }
+    if !base.rpc.is_empty() {
+        args.extend(["--rpc".to_owned(), base.rpc.join(",")]);
+    }
+    args.extend(own);
+    Ok(args)
 }

@@ -19,8 +19,11 @@ pub(super) fn memories(
     request: &PlanRequest,
 ) -> Result<Memories, JobError> {
     let gpus = machine::gpus(machine);
+    // A build of this machine lists this machine's devices, not those of an exported one.
+    let own =
+        |r: &Runtime| !machine.simulated || machine.runtimes.iter().any(|m| m.digest == r.digest);
     let listed = match runtime {
-        Some(runtime) if !runtime.devices.is_empty() => runtime.devices.clone(),
+        Some(runtime) if own(runtime) && !runtime.devices.is_empty() => runtime.devices.clone(),
         // A build for the CPU alone offloads nothing, whatever cards there are.
         Some(runtime) if !machine.simulated && runtime.backends.len() == 1 => Vec::new(),
         _ => expected(&gpus, runtime),

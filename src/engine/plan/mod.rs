@@ -133,6 +133,8 @@ pub struct PlanBase {
     pub runtime: Option<Runtime>,
     /// RPC servers whose devices are among the memories.
     pub rpc: Vec<String>,
+    /// Devices were named, or none was to be used: commands say so.
+    pub are_devices_named: bool,
     /// Machine and build.
     pub fingerprint: Fingerprint,
     /// What is known of the machine's speed, and from what.
@@ -166,8 +168,8 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     if let Some(build) = runtime.as_mut().filter(|_| !request.rpc.is_empty()) {
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
-    machine.runtimes = runtime.iter().cloned().collect();
     let mut memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    machine.runtimes = runtime.iter().cloned().collect();
     let key = fingerprint(&machine, runtime.as_ref());
     let mut notices = info_all("layout", &layout.notices);
     if let Some(projector) = ports.models.projector(&request.model) {
@@ -192,7 +194,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let others = evidence::other_models(&records, &layout, ports);
     // A limit on RAM is the plan's: the runs were not held to it.
     let mut real = memories.clone();
-    real.host = memories::host(&machine, None);
+    real.host.usable = memories::host(&machine, None).usable;
     let learned = pooled(&records, &layout, &others, &real, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
     let (corrections, difference) = corrections(&own, &layout, &memories);
@@ -207,6 +209,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
         measured: evidence::measured(&records, &layout),
         fingerprint: key,
         rpc: request.rpc.clone(),
+        are_devices_named: !request.devices.is_empty(),
         layout,
         machine,
         memories,
@@ -219,8 +222,12 @@ fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobE
     if let Some(name) = &request.runtime {
         return Ok(Some(ports.runtimes.resolve(name)?));
     }
-    // As a search chooses: the best that can measure.
-    let known = ports.runtimes.list();
+    // As a search chooses: the best that can measure; for an exported machine its own builds.
+    let exported = ports.probe.machine();
+    let known = match exported.simulated {
+        true if !exported.runtimes.is_empty() => exported.runtimes,
+        _ => ports.runtimes.list(),
+    };
     let measures = known.iter().find(|r| r.bench.is_some());
     Ok(measures.or(known.first()).cloned())
 }

@@ -256,6 +256,9 @@ impl<'a> Planner<'a> {
         let mut candidate = self.quick(placement.clone(), context, ask, &left);
         candidate.memory = memory;
         candidate.misfits = Self::misfits(&candidate);
+        // Weights that a device cannot take are in RAM too: what does not fit there is read from the disk, or is a misfit.
+        let mut hosts = candidate.memory.iter().filter(|m| m.id == memory::HOST_ID);
+        candidate.streams |= candidate.misfits.is_empty() && hosts.any(|m| m.excess() > Bytes(0));
         candidate
     }
 
