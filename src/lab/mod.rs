@@ -55,12 +55,7 @@ fn choose(found: Vec<Physical>, wanted: Option<&str>) -> PortResult<Physical> {
             let first = |is: fn(&Physical) -> bool| found.iter().position(is);
             first(|p| p.is_discrete).or_else(|| first(|p| !p.is_software))
         }
-        Some(wanted) => {
-            let number = wanted.parse::<usize>().ok().filter(|n| *n < names.len());
-            let wanted = wanted.to_lowercase();
-            let named = |name: &String| name.to_lowercase().contains(&wanted);
-            number.or_else(|| names.iter().position(named))
-        }
+        Some(wanted) => place_of(&names, wanted),
     };
     let known = if names.is_empty() {
         "Vulkan lists none".to_owned()
@@ -73,6 +68,18 @@ fn choose(found: Vec<Physical>, wanted: Option<&str>) -> PortResult<Physical> {
             None => PortError::new(format!("there is no GPU to measure; {known}"))
                 .hint("name a software renderer with --device to measure it all the same"),
         })
+}
+
+/// Which of the cards is meant: a place in the list, or a part of a name; a number only as a whole word of it, as 4090.
+fn place_of(names: &[String], wanted: &str) -> Option<usize> {
+    let wanted = wanted.trim().to_lowercase();
+    let mut names = names.iter().map(|name| name.to_lowercase());
+    match wanted.parse::<usize>() {
+        Ok(number) if number < names.len() => Some(number),
+        Ok(_) => names.position(|n| n.split(|c: char| !c.is_alphanumeric()).any(|w| w == wanted)),
+        Err(_) if wanted.is_empty() => None,
+        Err(_) => names.position(|name| name.contains(&wanted)),
+    }
 }
 
 fn work(

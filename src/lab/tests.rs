@@ -151,3 +151,23 @@ fn a_card_that_is_not_there_is_refused_with_those_that_are() {
         "{headline}"
     );
 }
+
+#[test]
+fn a_card_is_meant_by_its_place_or_a_part_of_its_name() {
+    let names = [
+        "NVIDIA GeForce RTX 4090",
+        "llvmpipe (LLVM 15.0.6, 256 bits)",
+    ]
+    .map(str::to_owned);
+    for (wanted, place) in [
+        ("1", Some(1)),
+        ("5", None),
+        ("4090", Some(0)),
+        ("rtx", Some(0)),
+        (" llvmpipe", Some(1)),
+        (" ", None),
+        ("voodoo", None),
+    ] {
+        assert_eq!(super::place_of(&names, wanted), place, "{wanted}");
+    }
+}

@@ -76,7 +76,7 @@ impl Format {
 /// `paths` says.
 ///
 /// # Errors
-/// As [`html`], [`handover::start`] and [`handover::shared`].
+/// As [`html`], and of the forms of a handover.
 pub fn document(
     evidence: &Evidence,
     format: Format,

@@ -11,7 +11,7 @@ use super::completion::{
 
 /// Tokens of each answer: enough for a wrong cache to show in what is computed from it.
 pub const ANSWER_TOKENS: u32 = 32;
-/// Likeliest tokens told at each place. Ten hold nearly all that is likelier than [`LIKELY`].
+/// Likeliest tokens told at each place. Ten hold nearly all that is likelier than `LIKELY` allows.
 pub const TOP: u32 = 10;
 /// Context of the servers, tokens: the longest prompt and its answer three times over.
 pub const CONTEXT: u32 = 1024;

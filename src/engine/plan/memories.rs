@@ -94,6 +94,10 @@ fn wanted(listed: &[RuntimeDevice], named: &[String]) -> Result<Vec<RuntimeDevic
     let mut found = Vec::new();
     for name in named.iter().filter(|n| !is_none(n)) {
         let device = listed.iter().find(|d| d.id.eq_ignore_ascii_case(name));
+        // Named twice it is still one device.
+        if device.is_some_and(|d| found.contains(d)) {
+            continue;
+        }
         found.push(device.cloned().ok_or_else(|| {
             let known: Vec<&str> = listed.iter().map(|d| d.id.as_str()).collect();
             JobError::new(USAGE, format!("there is no device {name} to plan for")).hint(format!(

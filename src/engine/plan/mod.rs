@@ -224,9 +224,10 @@ fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobE
     }
     // As a search chooses: the best that can measure; for an exported machine its own builds.
     let exported = ports.probe.machine();
-    let known = match exported.simulated {
-        true if !exported.runtimes.is_empty() => exported.runtimes,
-        _ => ports.runtimes.list(),
+    let known = if exported.simulated && !exported.runtimes.is_empty() {
+        exported.runtimes
+    } else {
+        ports.runtimes.list()
     };
     let measures = known.iter().find(|r| r.bench.is_some());
     Ok(measures.or(known.first()).cloned())

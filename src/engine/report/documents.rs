@@ -78,7 +78,7 @@ pub struct CandidateDocument {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConfirmationDocument {
-    /// [`SCHEMA`].
+    /// [`super::SCHEMA`].
     pub schema: u32,
     /// Arm B.
     pub settings: Settings,
@@ -148,7 +148,7 @@ pub struct ProfileDocument {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TuneDocument {
-    /// [`SCHEMA`].
+    /// [`super::SCHEMA`].
     pub schema: u32,
     /// The stored session.
     pub session: Option<i64>,
@@ -293,7 +293,7 @@ impl LiveDocument {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AbDocument {
-    /// [`SCHEMA`].
+    /// [`super::SCHEMA`].
     pub schema: u32,
     /// The stored session.
     pub session: Option<i64>,
