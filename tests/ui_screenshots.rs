@@ -179,8 +179,22 @@ fn dashboard() {
     stage.click("History");
     stage.click_part("Today 04:40");
     picture(&mut stage, "history-inconclusive-dark");
+}
+
+#[test]
+fn energy() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.as_recorded_on("h200", NOW);
+    let data = desk.bed.fake.scratch().join("recorded");
+    replay::restore_energy(&data);
+    desk.keeps_its_data_in(&data);
+    let mut stage = stage(&desk, Theme::Dark);
+    stage.click("History");
+    stage.click_part("Today 13:03");
     stage.click("Show in dashboard");
     picture(&mut stage, "dashboard-dark");
+    stage.theme(Theme::Light);
+    picture(&mut stage, "dashboard-light");
 }
 
 #[test]

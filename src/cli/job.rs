@@ -130,9 +130,13 @@ fn cancelled_words(kind: Kind, kept_runs: u32, session: Option<i64>) -> String {
     let Some(id) = session else {
         return "cancelled: nothing was kept".to_owned();
     };
+    // A session that is no sequence of runs keeps what was measured all the same.
+    if matches!(kind, Kind::Other) {
+        return format!("cancelled: what was measured is kept; see it with `flux show {id}`");
+    }
     let next = match kind {
         Kind::Tune => format!("go on with `flux tune --resume {id}`"),
-        Kind::Ab | Kind::Other => format!("see them with `flux show {id}`"),
+        _ => format!("see them with `flux show {id}`"),
     };
     let runs = count(u64::from(kept_runs), "run");
     format!("cancelled: {runs} kept in session {id}; {next}")
@@ -159,6 +163,10 @@ mod tests {
         assert_eq!(
             cancelled_words(Kind::Tune, 12, Some(5)),
             "cancelled: 12 runs kept in session 5; go on with `flux tune --resume 5`"
+        );
+        assert_eq!(
+            cancelled_words(Kind::Other, 0, Some(5)),
+            "cancelled: what was measured is kept; see it with `flux show 5`"
         );
     }
 }

@@ -16,6 +16,9 @@ const H200: &str = "tests/recorded/h200-sessions.db.gz";
 /// One session on two cores of a shared machine, with its sensors read: it ends inconclusive.
 const CPU: &str = "tests/recorded/cpu-session.db.gz";
 
+/// Two sessions on one NVIDIA H200 with its sensors read: 1 is a tuning for energy.
+const ENERGY: &str = "tests/recorded/h200-energy.db.gz";
+
 /// Puts the sessions of the H200 into a data folder.
 pub fn restore(data: &Path) {
     unpack(H200, data);
@@ -24,6 +27,11 @@ pub fn restore(data: &Path) {
 /// Puts the session of the CPU into a data folder.
 pub fn restore_cpu(data: &Path) {
     unpack(CPU, data);
+}
+
+/// Puts the energy tuning of the H200 into a data folder.
+pub fn restore_energy(data: &Path) {
+    unpack(ENERGY, data);
 }
 
 fn unpack(recorded: &str, data: &Path) {
