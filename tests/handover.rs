@@ -450,6 +450,7 @@ fn what_is_no_profile_is_refused_in_one_sentence_and_nothing_is_kept() {
             "unknown field `env`",
         ),
         ("schema", json!(7), "from a newer Flux"),
+        ("schema", json!(0), "its schema is no number of one"),
         ("kind", json!("recipe"), "its kind is not flux-profile"),
     ] {
         let mut wrong = profile.clone();

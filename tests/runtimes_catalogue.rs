@@ -70,6 +70,35 @@ fn the_list_is_ordered_named_and_without_doubles() {
     assert!(unknown.hint.unwrap().contains("b11149-vulkan-2"));
 }
 
+/// Results belong to a build: a copy of it would take its name and be listed with the other folder.
+#[test]
+fn a_copy_of_a_known_build_is_not_added_under_another_name() {
+    let home = temp();
+    let dir = |name: &str| home.path().join(name);
+    runtime(&dir("one"), &Says::default(), "libggml.so", "cpu");
+    runtime(&dir("two"), &Says::default(), "libggml.so", "cpu");
+    let catalog = catalog(&home.path().join("data"), &[]);
+    let named = |at: &str, name: &str| NewRuntime {
+        name: Some(name.to_owned()),
+        ..plain(&dir(at))
+    };
+    catalog.add(&named("one", "a")).unwrap();
+    let refused = catalog.add(&named("two", "c")).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("holds the build that is known as a, in "),
+        "{refused}"
+    );
+    assert_eq!(catalog.resolve("a").unwrap().dir, dir("one"));
+    // The same folder may be called otherwise.
+    catalog.add(&named("one", "b")).unwrap();
+    assert_eq!(catalog.resolve("b").unwrap().dir, dir("one"));
+    catalog.remove("b").unwrap();
+    catalog.add(&named("two", "c")).unwrap();
+    assert_eq!(catalog.resolve("c").unwrap().dir, dir("two"));
+}
+
 #[test]
 fn an_unchanged_build_is_neither_run_nor_hashed_again() {
     let home = temp();

@@ -112,6 +112,8 @@ pub(super) struct Checked {
 impl Checked {
     fn name(&self) -> String {
         match &self.profile {
+            // An imported one has no number of this store.
+            Some(Profile { id: 0, .. }) => "the imported profile".to_owned(),
             Some(profile) => format!("profile {}", profile.id),
             None => self.settings.to_string(),
         }

@@ -137,8 +137,14 @@ pub fn read(text: &str, space: &SearchSpace) -> Result<SharedProfile, ImportErro
     if value["kind"] != KIND {
         return Err(ImportError::Shape(format!("its kind is not {KIND}")));
     }
-    if let Some(newer) = value["schema"].as_u64().filter(|s| *s != u64::from(SCHEMA)) {
-        return Err(ImportError::Newer(newer));
+    match value["schema"].as_u64() {
+        Some(newer) if newer > u64::from(SCHEMA) => return Err(ImportError::Newer(newer)),
+        Some(schema) if schema == u64::from(SCHEMA) => {}
+        _ => {
+            return Err(ImportError::Shape(
+                "its schema is no number of one".to_owned(),
+            ));
+        }
     }
     let profile: SharedProfile = serde_json::from_value(value).map_err(shape)?;
     for digest in [

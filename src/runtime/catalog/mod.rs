@@ -260,9 +260,22 @@ impl Runtimes for Catalog {
     }
 
     fn add(&self, new: &NewRuntime) -> PortResult<Runtime> {
+        let (known, _) = self.list_with_problems();
         self.change(|memory| {
             let mut runtime =
                 self.identify_dir(&new.dir, &new.env, RuntimeOrigin::Added, memory)?;
+            // Results belong to a build, wherever it lies: two folders of one would take each other's name.
+            let twin = |r: &&Runtime| r.digest == runtime.digest && r.dir != runtime.dir;
+            if let Some(twin) = known.iter().find(twin) {
+                let (dir, name) = (runtime.dir.display(), &twin.name);
+                let text = format!(
+                    "{dir} holds the build that is known as {name}, in {}",
+                    twin.dir.display()
+                );
+                return Err(PortError::new(text).hint(format!(
+                    "use it as {name}; for the other folder, `flux runtime remove {name}` first"
+                )));
+            }
             if let Some(name) = &new.name {
                 memory.rename(&runtime.digest, name)?;
                 runtime.name.clone_from(name);

@@ -359,9 +359,9 @@ impl Measuring<'_> {
         })?;
         made.ok_or_else(|| {
             let detail = format!(
-                "no prompt of exactly {tokens} tokens can be made: the chat template leaves too little room for it"
+                "no prompt of exactly {tokens} tokens can be made: the chat template and what a user asks take more; ask for longer prompts"
             );
-            Failure::new(FailureClass::InvalidArgument, detail).into()
+            Failure::new(FailureClass::RequestRefused, detail).into()
         })
     }
 
