@@ -320,6 +320,6 @@ fn text_prompts_have_exactly_the_tokens_asked_for() {
     assert_eq!(class(failed), FailureClass::RequestRefused);
     asked.tests = vec![TestSpec::prompt(64).at_depth(64)];
     let failed = runner.run(&asked, &CancelToken::new(), &mut |_| {});
-    assert_eq!(class(failed), FailureClass::RequestRefused);
+    assert_eq!(class(failed), FailureClass::InvalidArgument);
     assert_eq!(alive(&fake), [0_u32; 0]);
 }
