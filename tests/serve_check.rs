@@ -132,6 +132,11 @@ fn the_stored_profile_is_what_is_checked() {
         usage.contains("31 generated tokens give no decode rate"),
         "{usage}"
     );
+    let many = check(&bed, &["--prompt-tokens", "1000000"])
+        .output()
+        .unwrap();
+    let usage = refused(&many, 2);
+    assert!(usage.contains("and the model's context is "), "{usage}");
 }
 
 /// The outcome of the fourth process, the second that counts, where the server does this in it.

@@ -184,6 +184,17 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
         .hint("find one with `flux tune`, or name settings with --settings \"flash-attn=on\""));
     }
     let place = workplace(request, profile.as_ref(), ports)?;
+    let tokens = u64::from(request.prompt_tokens) + u64::from(request.generated_tokens);
+    if let Some(longest) = place
+        .model
+        .context_length
+        .filter(|longest| tokens > *longest)
+    {
+        let told = format!(
+            "prompt and answer are {tokens} tokens together, and the model's context is {longest}"
+        );
+        return Err(JobError::new(USAGE, told).hint("ask for fewer with --prompt-tokens"));
+    }
     if !place.model.tokenizer {
         notices.push(Notice {
             level: NoticeLevel::Warning,
