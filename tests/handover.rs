@@ -452,6 +452,11 @@ fn what_is_no_profile_is_refused_in_one_sentence_and_nothing_is_kept() {
         ("schema", json!(7), "from a newer Flux"),
         ("schema", json!(0), "its schema is no number of one"),
         ("kind", json!("recipe"), "its kind is not flux-profile"),
+        (
+            "model",
+            json!({"name": "x".repeat(1000), "digest": profile["model"]["digest"]}),
+            "its model's name has not 1 to 256 characters",
+        ),
     ] {
         let mut wrong = profile.clone();
         wrong[key] = value;

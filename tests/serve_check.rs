@@ -9,6 +9,7 @@ mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,6 +55,23 @@ fn text(command: &mut Command) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// llama-server aborts at its first request.
+#[test]
+fn a_model_without_a_tokenizer_is_refused_before_a_server_starts() {
+    let bed = Bed::new(FAST);
+    let mut bytes = fs::read(&bed.model).unwrap();
+    let key = b"tokenizer.ggml.tokens";
+    let at = bytes.windows(key.len()).position(|w| w == key).unwrap();
+    bytes[at + key.len() - 1] = b'z';
+    fs::write(&bed.model, bytes).unwrap();
+    let output = check(&bed, &["--settings", "flash-attn=on"])
+        .output()
+        .unwrap();
+    let error = refused(&output, 1);
+    assert!(error.contains("the model has no tokenizer"), "{error}");
+    assert!(bed.store().session(1).unwrap().is_none());
 }
 
 #[test]

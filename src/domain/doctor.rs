@@ -32,7 +32,9 @@ const SLOW_PLANS: &[&str] = &[
 ];
 
 /// Names of variables that hold something to be kept secret.
-const SECRET_WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD"];
+const SECRET_WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"];
+/// Short words that mean the same where they stand between underscores: `GITHUB_PAT`, and not `PATH`.
+const SECRET_PARTS: &[&str] = &["PAT", "PWD", "PASS", "AUTH"];
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -161,6 +163,7 @@ pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_WORDS.iter().any(|word| name.contains(word))
+        || name.split('_').any(|part| SECRET_PARTS.contains(&part))
 }
 
 fn power(machine: &Machine) -> Vec<Finding> {

@@ -7,6 +7,14 @@ use super::doctor::is_secret;
 const SWITCH_PREFIXES: [&str; 2] = ["GGML_", "LLAMA_"];
 /// The dynamic loader's own variables: they change which code runs, which the digest of a build's files cannot tell.
 const LOADER_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
+/// Other variables of that kind: ggml's, Vulkan's and the C library's search paths for code, and that for programs.
+const LOADER_NAMES: [&str; 5] = [
+    "GGML_BACKEND_PATH",
+    "VK_LAYER_PATH",
+    "VK_ADD_LAYER_PATH",
+    "GCONV_PATH",
+    "PATH",
+];
 /// llama-server reads its arguments from these, too: they are settings, not surroundings.
 const ARGUMENT_PREFIX: &str = "LLAMA_ARG_";
 
@@ -41,7 +49,8 @@ pub fn parse_variable(text: &str) -> Result<(String, String), String> {
     if value.chars().any(char::is_control) {
         return Err(format!("the value of {name} has a control character"));
     }
-    if starts_with_any(name, &LOADER_PREFIXES) {
+    let loads = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+    if starts_with_any(name, &LOADER_PREFIXES) || loads(&LOADER_NAMES) {
         return Err(format!(
             "{name} changes which code is loaded, which the build's digest cannot tell; set it where Flux is started"
         ));
@@ -51,7 +60,10 @@ pub fn parse_variable(text: &str) -> Result<(String, String), String> {
             "{name} is an argument of llama-server: pass it after -- to `flux run`"
         ));
     }
-    if is_secret(name) {
+    let signs_in = value
+        .split_once("://")
+        .is_some_and(|(_, rest)| rest.contains('@'));
+    if is_secret(name) || signs_in {
         return Err(format!(
             "{name} looks like a secret, and what is kept with a build is shown and exported"
         ));
@@ -73,6 +85,10 @@ mod tests {
         );
         assert_eq!(read("_A1=b=c d"), pair("_A1", "b=c d"));
         assert_eq!(
+            read("VK_DRIVER_FILES=/usr/share/x.json"),
+            pair("VK_DRIVER_FILES", "/usr/share/x.json")
+        );
+        assert_eq!(
             read("GGML_VK_DISABLE_F16="),
             pair("GGML_VK_DISABLE_F16", "")
         );
@@ -92,7 +108,12 @@ mod tests {
             ("ld_library_path=/tmp", "which code is loaded"),
             ("DYLD_INSERT_LIBRARIES=x", "which code is loaded"),
             ("LLAMA_ARG_N_GPU_LAYERS=3", "an argument of llama-server"),
+            ("GGML_BACKEND_PATH=/tmp/x.so", "which code is loaded"),
+            ("PATH=/tmp", "which code is loaded"),
             ("LLAMA_API_KEY=x", "a secret"),
+            ("GITHUB_PAT=x", "a secret"),
+            ("DB_PASSWD=x", "a secret"),
+            ("HTTPS_PROXY=http://user:word@host", "a secret"),
         ] {
             let error = parse_variable(wrong).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");

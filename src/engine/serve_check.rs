@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::search::{AbPlan, ClientsPlan, Driver, Method};
 use crate::domain::types::{Goal, Profile, RequestShape, Settings, Verdict};
-use crate::ports::{Notice, NoticeLevel, SessionKind};
+use crate::ports::{Notice, SessionKind};
 
 use super::Ports;
 use super::announce::{notice_of, stage_infos};
@@ -196,12 +196,10 @@ fn checked(request: &ServeCheckRequest, ports: &Ports) -> Result<Checked, JobErr
         return Err(JobError::new(USAGE, told).hint("ask for fewer with --prompt-tokens"));
     }
     if !place.model.tokenizer {
-        notices.push(Notice {
-            level: NoticeLevel::Warning,
-            code: "no-tokenizer".to_owned(),
-            text: "the model has no tokenizer: prompts are random tokens, without a chat template"
-                .to_owned(),
-        });
+        // llama-server aborts at the first request to such a model (b11149).
+        let told = "the model has no tokenizer: llama-server can answer nothing with it";
+        return Err(JobError::new("no-tokenizer", told)
+            .hint("`flux tune` and `flux ab` measure it with llama-bench"));
     }
     let goal = request.goal.or(profile.as_ref().map(|p| p.goal));
     Ok(Checked {

@@ -17,6 +17,8 @@ pub const KIND: &str = "flux-profile";
 const SCHEMA: u32 = 1;
 /// Bytes: a document is a few kB, and what is larger is none.
 const MAX_BYTES: usize = 1 << 20;
+/// Longest name of a model: what people write fits a line or two.
+const MAX_NAME: usize = 256;
 /// Hex digits of a SHA-256.
 const DIGEST_DIGITS: usize = 64;
 
@@ -147,6 +149,11 @@ pub fn read(text: &str, space: &SearchSpace) -> Result<SharedProfile, ImportErro
         }
     }
     let profile: SharedProfile = serde_json::from_value(value).map_err(shape)?;
+    if !(1..=MAX_NAME).contains(&profile.model.name.chars().count()) {
+        return Err(ImportError::Shape(format!(
+            "its model's name has not 1 to {MAX_NAME} characters"
+        )));
+    }
     for digest in [
         &profile.model.digest,
         &profile.build.digest,
