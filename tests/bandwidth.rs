@@ -1,6 +1,9 @@
 //! Bandwidths from measurement to store to display: the meter on real folders, the job, `flux scan --bandwidth`.
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+#[path = "support/lavapipe.rs"]
+mod lavapipe;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -207,20 +210,6 @@ fn flux(dir: &TempDir, drivers: &Path, args: &[&str]) -> Assert {
     command.assert()
 }
 
-fn lavapipe() -> std::path::PathBuf {
-    ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"]
-        .iter()
-        .flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .find(|p| {
-            p.file_name()
-                .unwrap()
-                .to_string_lossy()
-                .starts_with("lvp_icd")
-        })
-        .expect("lavapipe is needed: apt-get install mesa-vulkan-drivers libvulkan1")
-}
-
 const QUICK: &[&str] = &["scan", "--json", "--bandwidth", "--transfer-mib", "1"];
 
 fn document(assert: &Assert) -> Value {
@@ -230,9 +219,13 @@ fn document(assert: &Assert) -> Value {
 #[test]
 fn a_scan_measures_stores_and_shows_and_the_next_one_remembers() {
     let dir = tempfile::tempdir().unwrap();
-    let measured = flux(&dir, &lavapipe(), &[QUICK, &["--software"]].concat())
-        .code(0)
-        .stderr(contains("reading RAM with all threads"));
+    let measured = flux(
+        &dir,
+        &lavapipe::driver(),
+        &[QUICK, &["--software"]].concat(),
+    )
+    .code(0)
+    .stderr(contains("reading RAM with all threads"));
     let measured = document(&measured);
     let profile: BandwidthProfile = serde_json::from_value(measured["bandwidth"].clone()).unwrap();
     let device = profile.paths.iter().find_map(|p| p.device.clone()).unwrap();
@@ -251,15 +244,15 @@ fn a_scan_measures_stores_and_shows_and_the_next_one_remembers() {
         "{device} is a software renderer: its memory is RAM, copied by the CPU"
     )));
 
-    let again = document(&flux(&dir, &lavapipe(), &["scan", "--json"]).code(0));
+    let again = document(&flux(&dir, &lavapipe::driver(), &["scan", "--json"]).code(0));
     assert_eq!(again["bandwidth"], measured["bandwidth"]);
-    flux(&dir, &lavapipe(), &["scan"])
+    flux(&dir, &lavapipe::driver(), &["scan"])
         .code(0)
         .stdout(contains("Bandwidth, measured 2").and(contains("Weights on this disk: at most")));
     // Another machine's key has none.
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines/none");
     let args = ["scan", "--json", "--machine", fixture.to_str().unwrap()];
-    let other = document(&flux(&dir, &lavapipe(), &args).code(0));
+    let other = document(&flux(&dir, &lavapipe::driver(), &args).code(0));
     assert_eq!(other["bandwidth"], Value::Null);
 }
 
@@ -274,7 +267,7 @@ fn without_vulkan_the_host_is_measured_and_the_reason_is_told() {
     let told = |n: &&String| n.starts_with("no GPU was measured, Vulkan is not there: ");
     assert_eq!(profile.notices.iter().filter(told).count(), 1);
     // A software renderer nobody asked for is left alone, without a word.
-    let found = flux(&dir, &lavapipe(), QUICK).code(0);
+    let found = flux(&dir, &lavapipe::driver(), QUICK).code(0);
     let text = document(&found)["bandwidth"].to_string();
     assert!(!text.contains("llvmpipe"), "{text}");
 }

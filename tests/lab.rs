@@ -8,12 +8,14 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/lavapipe.rs"]
+mod lavapipe;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
 #[path = "support/scripted_lab.rs"]
 mod scripted_lab;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
@@ -30,20 +32,6 @@ use tempfile::TempDir;
 use flux_cli::refused;
 use scripted_engine::{Answer, Desk, finished};
 use scripted_lab::{Ends, ItsMemory, NAME, ScriptedLab};
-
-fn lavapipe() -> PathBuf {
-    ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"]
-        .iter()
-        .flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .find(|p| {
-            p.file_name()
-                .unwrap()
-                .to_string_lossy()
-                .starts_with("lvp_icd")
-        })
-        .expect("lavapipe is needed: apt-get install mesa-vulkan-drivers libvulkan1")
-}
 
 /// `flux` in a folder of its own that sees only these drivers.
 fn flux(dir: &TempDir, drivers: &Path) -> Command {
@@ -76,7 +64,7 @@ fn document(output: &Output) -> Value {
 #[test]
 fn a_lab_is_measured_stored_and_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| flux(&dir, &lavapipe()).args(args).output().unwrap();
+    let run = |args: &[&str]| flux(&dir, &lavapipe::driver()).args(args).output().unwrap();
     let found = document(&run(&[QUICK, &["--json"]].concat()));
     let lab: LabDocument = serde_json::from_value(found.clone()).unwrap();
     assert_eq!((lab.schema, lab.session), (1, Some(1)));
@@ -118,7 +106,7 @@ fn a_lab_is_measured_stored_and_shown() {
 /// says nothing.
 fn watched(args: [&str; 2]) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let output = flux(&dir, &lavapipe())
+    let output = flux(&dir, &lavapipe::driver())
         .args(args)
         .env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation")
         .env("VK_LOADER_DEBUG", "layer")
@@ -151,12 +139,12 @@ fn a_lab_without_a_card_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let run = |drivers: &Path, args: &[&str]| flux(&dir, drivers).args(args).output().unwrap();
     let voodoo = ["lab", "--device", "Voodoo"];
-    let said = refused(&run(&lavapipe(), &voodoo), 1);
+    let said = refused(&run(&lavapipe::driver(), &voodoo), 1);
     assert!(
         said.starts_with("no card is called Voodoo; Vulkan lists llvmpipe"),
         "{said}"
     );
-    let said = refused(&run(&lavapipe(), &["lab"]), 1);
+    let said = refused(&run(&lavapipe::driver(), &["lab"]), 1);
     assert!(
         said.starts_with("there is no GPU to measure; Vulkan lists llvmpipe"),
         "{said}"

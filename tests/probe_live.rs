@@ -3,7 +3,10 @@
 //! The loader reads its environment, so each case runs this test binary again as a child with its own.
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/lavapipe.rs"]
+mod lavapipe;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
 use flux::domain::machine::{default_gpu, gpus, no_gpu};
@@ -40,21 +43,9 @@ fn scan(driver_files: &Path) -> (Machine, Output) {
     (serde_json::from_str(&text).unwrap(), output)
 }
 
-fn lavapipe() -> PathBuf {
-    let dirs = ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
-    dirs.iter()
-        .flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .find(|path| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with("lvp_icd")
-        })
-        .expect("lavapipe is needed: apt-get install mesa-vulkan-drivers libvulkan1")
-}
-
 #[test]
 fn lavapipe_is_a_software_renderer_without_accelerated_int8_dot() {
-    let (machine, _) = scan(&lavapipe());
+    let (machine, _) = scan(&lavapipe::driver());
     assert!(matches!(machine.vulkan.status, VulkanStatus::Ready { .. }));
     let entry = machine.vulkan.entries.first().unwrap();
     assert_eq!(entry.kind, DeviceKind::Software);
@@ -99,7 +90,7 @@ fn a_loader_without_drivers_is_a_state_and_the_host_is_still_read() {
 
 #[test]
 fn nothing_but_the_harness_reaches_stdout() {
-    let (_, output) = scan(&lavapipe());
+    let (_, output) = scan(&lavapipe::driver());
     let stdout = String::from_utf8(output.stdout).unwrap();
     for line in stdout.lines().filter(|l| !l.is_empty()) {
         let harness = ["running ", "test ", "test result:"];

@@ -46,10 +46,6 @@ fn values(request: &ServeCheckRequest, checked: &Checked) -> Result<Vec<String>,
             JobError::new("no-speculation", headline).hint("choose a newer build with --runtime")
         );
     }
-    if !checked.place.model.tokenizer {
-        let headline = "the model has no tokenizer: there is no code and no prose for it";
-        return Err(JobError::new("no-tokenizer", headline));
-    }
     let mut values = request.speculate.clone();
     if let Some(file) = &request.draft {
         if !file.is_file() {

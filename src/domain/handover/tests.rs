@@ -28,28 +28,30 @@ const ODD: [&str; 12] = [
     "~/not home",
 ];
 
+/// What the profile has llama-server start with.
+const ARGS: [&str; 13] = [
+    "-ngl",
+    "24",
+    "-ot",
+    ODD[7],
+    "-c",
+    "16384",
+    "-nkvo",
+    "--fit",
+    "off",
+    "--ubatch-size",
+    "1024",
+    "--flash-attn",
+    "on",
+];
+
 fn handover(server: &str, model: &str) -> Handover {
-    let args = [
-        "-ngl",
-        "24",
-        "-ot",
-        ODD[7],
-        "-c",
-        "16384",
-        "-nkvo",
-        "--fit",
-        "off",
-        "--ubatch-size",
-        "1024",
-        "--flash-attn",
-        "on",
-    ];
     Handover {
         about: vec!["Flux profile 4 of Tiny\u{1b}[2J, generation goal: +12 %\n$(id)".to_owned()],
         name: "Tiny Model: 270M [it]".to_owned(),
         server: Word::exact(server),
         model: vec![Word::exact(model)],
-        args: args.map(Word::exact).to_vec(),
+        args: ARGS.map(Word::exact).to_vec(),
         env: BTreeMap::from([("GGML_VK_ALLOW_GRAPHICS_QUEUE".to_owned(), Word::exact("1"))]),
         backend: Backend::Vulkan,
         is_nvidia: false,
@@ -72,21 +74,7 @@ fn expected(server: &str, model: &str, port: &str) -> Vec<String> {
         "--port",
         port,
     ];
-    words.extend([
-        "-ngl",
-        "24",
-        "-ot",
-        ODD[7],
-        "-c",
-        "16384",
-        "-nkvo",
-        "--fit",
-        "off",
-        "--ubatch-size",
-        "1024",
-        "--flash-attn",
-        "on",
-    ]);
+    words.extend(ARGS);
     words.into_iter().map(str::to_owned).collect()
 }
 
