@@ -313,6 +313,7 @@ pub fn b11149_flags() -> BTreeSet<String> {
         "--poll",
         "--flash-attn",
         "--load-mode",
+        "--split-mode",
         "--no-kv-offload",
         "--no-op-offload",
         "--no-host",

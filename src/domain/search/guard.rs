@@ -110,3 +110,32 @@ pub(super) fn over_limit(memory: &[MemoryUse]) -> Option<String> {
         over.used, over.device, over.limit
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log of an H200 pair under `--split-mode tensor`: what `Meta()` took, each of the two took.
+    #[test]
+    fn what_several_devices_share_counts_on_each() {
+        let buffer = |device: &str, mib| BufferUse {
+            device: device.to_owned(),
+            model: Bytes::mib(mib),
+            context: Bytes(0),
+            compute: Bytes(0),
+        };
+        let buffers = [
+            buffer("CUDA_Host", 17),
+            buffer("Meta()", 2569),
+            buffer("CPU_Mapped", 334),
+        ];
+        let limits = ["CUDA0", "CUDA1"].map(|d| (d.to_owned(), Bytes::gib(2)));
+        let used = memory_use(&buffers, &limits.into());
+        let told: Vec<(&str, Bytes)> = used.iter().map(|m| (m.device.as_str(), m.used)).collect();
+        assert_eq!(
+            told,
+            [("CUDA0", Bytes::mib(2569)), ("CUDA1", Bytes::mib(2569))]
+        );
+        assert!(over_limit(&used).unwrap().contains("on CUDA0"));
+    }
+}

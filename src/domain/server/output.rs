@@ -441,6 +441,15 @@ mod tests {
         }
     }
 
+    /// A tokenizer without merges reads a byte as a token; a template adds some tokens of its own.
+    #[test]
+    fn every_prompt_and_its_answer_have_room() {
+        for (name, text) in PROMPTS {
+            let most = text.len() + ANSWER_TOKENS as usize + 200;
+            assert!(most < CONTEXT as usize, "{name}: {most}");
+        }
+    }
+
     proptest! {
         #[test]
         fn an_answer_is_itself(noise in prop::collection::vec(-3.0..3.0_f64, ANSWER_TOKENS as usize)) {

@@ -154,16 +154,16 @@ impl<'a> Planner<'a> {
                 type_v,
                 ..ask.context.clone()
             };
-            let (small, enough): (Vec<u64>, Vec<u64>) = ask
+            let (_, enough): (Vec<u64>, Vec<u64>) = ask
                 .micro_batches
                 .iter()
                 .partition(|n| ask.harms_prompts(**n));
-            let before = found.len();
-            found.extend(self.with_micro_batches(&enough, &context, ask));
+            let mut own = self.with_micro_batches(&enough, &context, ask);
             // Where a device has no room for buffers of that size, slow prompts are the price of using it.
-            if found[before..].iter().all(|c| c.tier == Tier::CpuOnly) {
-                found.extend(self.with_micro_batches(&small, &context, ask));
+            if own.iter().all(|c| c.tier == Tier::CpuOnly) {
+                own = self.with_micro_batches(&ask.micro_batches, &context, ask);
             }
+            found.extend(own);
         }
         found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         found
