@@ -1,5 +1,6 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
+mod data;
 mod export;
 mod plan;
 mod run;
@@ -15,6 +16,7 @@ use crate::wiring;
 
 use super::values::{duration_secs, request_shape};
 
+pub use data::{Compact, Data, DataAction};
 pub use export::{Export, Import};
 pub use plan::Plan;
 pub use run::Run;
@@ -96,6 +98,8 @@ pub enum Action {
     Import(Import),
     /// One session as one HTML file: verdict, charts, every sample
     Report(Report),
+    /// What Flux keeps and how much room it takes; `compact` makes it smaller
+    Data(Data),
     /// What would spoil a measurement now
     Doctor(Doctor),
     /// What Vulkan says, as JSON; asked by another Flux
