@@ -66,8 +66,8 @@ fn lines(found: &Erasable) -> String {
         );
     }
     if found.outputs > 0 {
-        let (runs, bytes) = (grouped(found.outputs), found.output_bytes);
-        text += &format!("  what the processes of {runs} runs printed, {bytes}\n");
+        let (runs, bytes) = (count(found.outputs, "run"), found.output_bytes);
+        text += &format!("  what the processes of {runs} printed, {bytes}\n");
     }
     if found.sessions > 0 {
         let sessions = count(found.sessions, "deleted session");
