@@ -23,7 +23,7 @@ use flux::ports::Store as _;
 use flux_cli::{Bed, FLASH_WINS};
 
 /// Printed into each pipe, MiB, unless the environment says otherwise: a hundred times what may be kept.
-const FLOOD_MIB: u64 = 200;
+const FLOOD_MIB: u64 = 100;
 /// Most memory of Flux, KiB: a tune of quiet children takes a quarter of it.
 const PEAK_KIB: u64 = 64 * 1024;
 /// Most kept of a pipe, bytes: 64 KiB from its start, 192 KiB from its end, and a line between.

@@ -250,6 +250,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             depth: request.depth,
             repetitions: request.repetitions,
             processes: request.processes,
+            max_processes: request.max_processes,
             time_limit_secs: request.time_limit_secs,
             first_candidate: stale_settings(&place, request, &start, ports)?,
             start,
