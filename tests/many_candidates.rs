@@ -61,6 +61,12 @@ fn three_hundred_candidates_are_tried_and_kept() {
     let bed = Bed::new(&winner);
     fs::create_dir_all(&bed.data).unwrap();
     fs::write(bed.data.join("search-space.toml"), space()).unwrap();
+    let planned = bed.tune(&["--dry-run"]).output().unwrap();
+    let planned: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(planned["candidates"].as_array().unwrap().len(), CANDIDATES);
+    // No more than a search may use, and it says so before it begins.
+    assert_eq!(planned["processes"], 80);
+    assert_eq!(planned["notices"][0]["code"], "process-budget");
     let result = bed.fake.scratch().join("result.json");
     let mut tune = bed.tune(&["--reps", "3", "--processes", "4", "--max-processes", "400"]);
     tune.stdout(File::create(&result).unwrap());

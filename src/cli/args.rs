@@ -281,7 +281,7 @@ pub struct Tune {
     /// Measuring time after which no further candidate is started: 30m, 1h, 90
     #[arg(long, value_name = "TIME", value_parser = duration_secs)]
     pub time_limit: Option<f64>,
-    /// llama-bench processes of the whole search, of which about 45 are kept for the confirmation
+    /// llama-bench processes of the whole search, of which about 50 are kept for the confirmation
     #[arg(long, value_name = "N", default_value_t = MAX_PROCESSES, value_parser = clap::value_parser!(u32).range(i64::from(MAX_PROCESSES)..=MOST_PROCESSES))]
     pub max_processes: u32,
     /// Only these dimensions
