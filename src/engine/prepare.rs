@@ -233,10 +233,9 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
     let capabilities = on_top_of(&start, &place, ports)?;
-    let mut offer = place
-        .space
-        .offer(&capabilities, &rules)
-        .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    let usage = |e: &dyn std::error::Error| JobError::new(USAGE, e.to_string());
+    let offered = place.space.offer(&capabilities, &rules);
+    let mut offer = offered.map_err(|e| usage(&e))?;
     if place.tool() == Tool::Server {
         without_bench_only(&mut offer, &place.space);
     }
@@ -258,7 +257,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             memory_limits: place.target.memory_limits.clone(),
         },
     )
-    .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    .map_err(|e| usage(&e))?;
     let mut config = TuneConfig {
         request: request.clone(),
         target: place.target.clone(),

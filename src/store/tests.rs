@@ -162,6 +162,10 @@ thread_local! {
     static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape of a trace callback"
+)]
 fn note(event: TraceEvent) {
     if let TraceEvent::Stmt(_, sql) = event {
         ASKED.with_borrow_mut(|asked| asked.insert(sql.to_owned()));

@@ -58,20 +58,20 @@ pub fn compacted(erased: &Erasable, before: Bytes, now: Bytes) -> String {
 const KEPT: &str = "Kept: every sample, record, verdict, profile and notice of the sessions that are not deleted\n";
 
 fn lines(found: &Erasable) -> String {
-    let mut text = String::new();
-    if found.readings > 0 {
-        text += &format!(
-            "  {} readings of sensors; what was made of them for each run stays\n",
-            grouped(found.readings)
-        );
-    }
-    if found.outputs > 0 {
+    let readings = (found.readings > 0).then(|| {
+        let readings = grouped(found.readings);
+        format!("  {readings} readings of sensors; what was made of them for each run stays\n")
+    });
+    let outputs = (found.outputs > 0).then(|| {
         let (runs, bytes) = (count(found.outputs, "run"), found.output_bytes);
-        text += &format!("  what the processes of {runs} printed, {bytes}\n");
-    }
-    if found.sessions > 0 {
+        format!("  what the processes of {runs} printed, {bytes}\n")
+    });
+    let sessions = (found.sessions > 0).then(|| {
         let sessions = count(found.sessions, "deleted session");
-        text += &format!("  {sessions} with {} samples\n", grouped(found.samples));
-    }
-    text
+        format!("  {sessions} with {} samples\n", grouped(found.samples))
+    });
+    [readings, outputs, sessions]
+        .into_iter()
+        .flatten()
+        .collect()
 }
