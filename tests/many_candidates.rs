@@ -108,7 +108,11 @@ fn three_hundred_candidates_are_tried_and_kept() {
         "a hundred candidates took {begun} to {ended} KiB"
     );
 
-    // What people read of it: a line for each, and a report that holds them all.
+    all_are_shown(&bed);
+}
+
+/// What people read of it: a line for each, and a report that holds them all.
+fn all_are_shown(bed: &Bed) {
     let shown = bed.flux(&["show", "1"]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     let report = bed.flux(&["report", "1", "-o", "-"]).output().unwrap();

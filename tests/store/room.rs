@@ -15,7 +15,7 @@ fn begun_at(store: &SqliteStore, at: i64) -> i64 {
     let id = store.begin_session(&begun).unwrap();
     let mut run = valid(0);
     run.raw.stdout = "o".repeat(10_000);
-    run.raw.stderr = "short".to_owned();
+    "short".clone_into(&mut run.raw.stderr);
     let planned = planned(Stage::Screening, graphics_queue());
     let run = store.append_run(id, 0, &planned, &run).unwrap();
     let verdict = store
