@@ -41,6 +41,9 @@ pub struct TuneRequest {
     pub repetitions: Option<u32>,
     /// Processes per arm in the confirmation, instead of the planned number.
     pub processes: Option<u32>,
+    /// llama-bench processes of the whole session, instead of the method's most.
+    #[serde(default)]
+    pub max_processes: Option<u32>,
     /// Seconds of measuring after which no further candidate is started.
     pub time_limit_secs: Option<f64>,
     /// Only these dimensions.
@@ -77,6 +80,7 @@ impl TuneRequest {
             allow_kv_quant: false,
             repetitions: None,
             processes: None,
+            max_processes: None,
             time_limit_secs: None,
             only: Vec::new(),
             placement: None,

@@ -8,8 +8,8 @@ use crate::domain::doctor;
 use crate::domain::fingerprint;
 use crate::domain::machine;
 use crate::domain::search::{
-    Capabilities, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError, Tool,
-    TunePlan, Tuner, plan,
+    Capabilities, Method as _, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError,
+    Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::telemetry::SeriesId;
@@ -18,7 +18,7 @@ use crate::domain::types::{
     Settings,
 };
 
-use crate::ports::Notice;
+use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::chosen::{Start, start};
@@ -239,10 +239,9 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
     let capabilities = on_top_of(&start, &place, ports)?;
-    let mut offer = place
-        .space
-        .offer(&capabilities, &rules)
-        .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    let usage = |e: &dyn std::error::Error| JobError::new(USAGE, e.to_string());
+    let offered = place.space.offer(&capabilities, &rules);
+    let mut offer = offered.map_err(|e| usage(&e))?;
     if place.tool() == Tool::Server {
         without_bench_only(&mut offer, &place.space);
     }
@@ -256,6 +255,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             depth: request.depth,
             repetitions: request.repetitions,
             processes: request.processes,
+            max_processes: request.max_processes,
             time_limit_secs: request.time_limit_secs,
             first_candidate: stale_settings(&place, request, &start, ports)?,
             start,
@@ -263,7 +263,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             memory_limits: place.target.memory_limits.clone(),
         },
     )
-    .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    .map_err(|e| usage(&e))?;
     let mut config = TuneConfig {
         request: request.clone(),
         target: place.target.clone(),
@@ -402,6 +402,8 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
         Some(line) => mean_wall_secs(line.id, &place.model, ports)?,
         None => None,
     };
+    let mut notices = config.notices;
+    notices.extend(too_many(&config.plan, candidates.len()));
     Ok(DryRun {
         schema: SCHEMA,
         fingerprint: place.fingerprint.hash,
@@ -415,11 +417,25 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
             .map(ToString::to_string)
             .collect(),
         start: config.plan.start,
-        notices: config.notices,
+        notices,
         candidates,
         refused: config.plan.offer.refused,
         processes: Some(processes),
         expected_secs: per_process.map(|secs| secs * f64::from(processes)),
+    })
+}
+
+/// More candidates than the processes of a search can try.
+fn too_many(plan: &TunePlan, candidates: usize) -> Option<Notice> {
+    let wanted: u32 = plan.stages().iter().map(|(_, runs)| runs).sum();
+    (wanted > plan.max_processes).then(|| Notice {
+        level: NoticeLevel::Warning,
+        code: "process-budget".to_owned(),
+        text: format!(
+            "a search has {} processes, not enough for {candidates} candidates: the first are tried; `flux tune --only` \
+             chooses, `--max-processes {wanted}` allows more",
+            plan.max_processes
+        ),
     })
 }
 

@@ -5,6 +5,7 @@ mod cancel;
 mod history;
 mod lab;
 mod placements;
+mod room;
 mod servers;
 mod store;
 
@@ -28,6 +29,7 @@ pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
 pub use lab::{Lab, LabRequest};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
+pub use room::{Erasable, Holdings};
 pub use servers::{LiveServer, RequestError, ServerClient, ServerLoading, ServerStart, Servers};
 pub use store::*;
 

@@ -9,10 +9,12 @@ mod open;
 mod packed;
 mod placements;
 mod read;
+mod room;
 mod rows;
 mod telemetry;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,9 +27,9 @@ use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
 use crate::ports::{
-    ImportedProfile, Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice,
-    PortError, PortResult, RunHead, Session, SessionEnd, SessionFilter, SessionPage, Store,
-    StoredFit, StoredPlacement, StoredRun, StoredVerdict,
+    Erasable, Holdings, ImportedProfile, Introduction, Measured, Measuring, NewPlacement,
+    NewProfile, NewSession, Notice, PortError, PortResult, RunHead, Session, SessionEnd,
+    SessionFilter, SessionPage, Store, StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
 use error::{io_error, sql_error};
@@ -100,9 +102,16 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Transaction) -> rusqlite::Result<T> + Send + 'static,
     ) -> PortResult<T> {
+        self.written(|writer| writer.write(work))
+    }
+
+    fn written<T>(
+        &self,
+        work: impl FnOnce(&Writer) -> Option<rusqlite::Result<T>>,
+    ) -> PortResult<T> {
         let path = &self.opened.path;
         let writer = self.writer.as_ref().map_err(Clone::clone)?;
-        match writer.write(work) {
+        match work(writer) {
             Some(done) => done.map_err(|e| sql_error("written", path, &e)),
             None => Err(PortError::new(format!(
                 "the database's thread has ended, restart Flux: {}",
@@ -187,6 +196,18 @@ impl Store for SqliteStore {
         self.write(move |tx| telemetry::forget(tx, before))
     }
 
+    fn compact(&self, before: Timestamp) -> PortResult<Erasable> {
+        self.written(|writer| writer.with(move |connection| room::compact(connection, before)))
+    }
+
+    fn holdings(&self) -> PortResult<Holdings> {
+        self.read(room::holdings)
+    }
+
+    fn erasable(&self, before: Timestamp) -> PortResult<Erasable> {
+        self.read(|c| room::erasable(c, before))
+    }
+
     fn append_bandwidth(&self, of: &Fingerprint, profile: &BandwidthProfile) -> PortResult<i64> {
         let (of, profile) = (of.clone(), profile.clone());
         self.write(move |tx| placements::append_bandwidth(tx, &of, &profile))
@@ -227,6 +248,14 @@ impl Store for SqliteStore {
         self.read(|c| read::run_heads(c, session))
     }
 
+    fn run_heads_with(&self, session: i64, dimension: &str) -> PortResult<Vec<RunHead>> {
+        self.read(|c| read::run_heads_with(c, session, dimension))
+    }
+
+    fn config(&self, session: i64) -> PortResult<Option<serde_json::Value>> {
+        self.read(|c| read::config(c, session))
+    }
+
     fn raw(&self, run: i64) -> PortResult<Option<RawOutput>> {
         self.read(|c| read::raw_output(c, run))
     }
@@ -259,6 +288,10 @@ impl Store for SqliteStore {
 
     fn profiles(&self) -> PortResult<Vec<Profile>> {
         self.read(read::profiles)
+    }
+
+    fn measured_with(&self) -> PortResult<BTreeMap<i64, Measured>> {
+        self.read(read::measured_with)
     }
 
     fn fingerprint(&self, hash: &str) -> PortResult<Option<Fingerprint>> {

@@ -291,19 +291,26 @@ pub(super) fn unchanging(path: &Path) -> Result<Connection, Trouble> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     let path = std::path::absolute(path).map_err(Trouble::Folder)?;
-    Ok(Connection::open_with_flags(immutable_uri(&path), flags)?)
+    let bytes = path.as_os_str().as_encoded_bytes();
+    Ok(Connection::open_with_flags(
+        immutable_uri(bytes, cfg!(windows)),
+        flags,
+    )?)
 }
 
-/// `SQLite`'s URI of an absolute path, read as a file that never changes (sqlite.org/uri.html).
-fn immutable_uri(path: &Path) -> String {
+/// `SQLite`'s URI of an absolute path, read as a file that never changes (sqlite.org/uri.html). In Windows' paths
+/// backslashes separate, a drive's letter comes after a slash (`file:///C:/…`), and a server's name has its two slashes
+/// behind the empty authority (`file:////server/share/…`).
+fn immutable_uri(path: &[u8], windows: bool) -> String {
     use std::fmt::Write;
     let mut uri = String::from("file://");
-    if cfg!(windows) {
+    if !path.starts_with(b"/") && !path.starts_with(b"\\") {
         uri.push('/');
     }
-    for &byte in path.as_os_str().as_encoded_bytes() {
+    for &byte in path {
         match byte {
-            b'\\' if cfg!(windows) => uri.push('/'),
+            b'\\' if windows => uri.push('/'),
+            b':' if windows => uri.push(':'),
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
                 uri.push(char::from(byte));
             }
@@ -318,4 +325,37 @@ fn immutable_uri(path: &Path) -> String {
 /// Length of a file, 0 where there is none.
 fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |m| m.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::immutable_uri;
+
+    #[test]
+    fn paths_of_every_system_become_uris() {
+        let unix = |path: &str| immutable_uri(path.as_bytes(), false);
+        assert_eq!(
+            unix("/a b/50%#?.db"),
+            "file:///a%20b/50%25%23%3F.db?immutable=1"
+        );
+        // A backslash and a colon are letters of a name there.
+        assert_eq!(unix("/a\\b:c.db"), "file:///a%5Cb%3Ac.db?immutable=1");
+        // The forms of sqlite.org/uri.html: a drive, a server, and a path of any length, whose `?` is no query.
+        let windows = |path: &str| immutable_uri(path.as_bytes(), true);
+        for (path, uri) in [
+            (
+                r"C:\Users\Ada L\flux.db",
+                "file:///C:/Users/Ada%20L/flux.db",
+            ),
+            (r"\\server\share\flux.db", "file:////server/share/flux.db"),
+            (r"\\?\D:\x\flux.db", "file:////%3F/D:/x/flux.db"),
+            (r"D:/mixed\flux.db", "file:///D:/mixed/flux.db"),
+            (
+                "C:\\данные\\f.db",
+                "file:///C:/%D0%B4%D0%B0%D0%BD%D0%BD%D1%8B%D0%B5/f.db",
+            ),
+        ] {
+            assert_eq!(windows(path), format!("{uri}?immutable=1"));
+        }
+    }
 }

@@ -46,15 +46,23 @@ impl Writer {
         &self,
         work: impl FnOnce(&Transaction) -> Result<T> + Send + 'static,
     ) -> Option<Result<T>> {
+        self.with(move |connection| {
+            let tx = connection.transaction()?;
+            let value = work(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        })
+    }
+
+    /// Runs `work` on the connection itself.
+    pub(super) fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Option<Result<T>> {
         let (reply, answer) = bounded(1);
         let job: Job = Box::new(move |connection| {
-            let done = connection.transaction().and_then(|tx| {
-                let value = work(&tx)?;
-                tx.commit()?;
-                Ok(value)
-            });
-            // Nobody listens when the caller's thread has died; the commit stands.
-            let _ = reply.send(done);
+            // Nobody listens when the caller's thread has died; what was committed stands.
+            let _ = reply.send(work(connection));
         });
         self.jobs.as_ref()?.send(job).ok()?;
         answer.recv().ok()

@@ -2,6 +2,7 @@
 
 mod ab;
 mod compare;
+mod data;
 mod desktop;
 mod doctor;
 mod history;
@@ -50,6 +51,7 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Import(args) => import::run(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
         Action::Monitor(args) => monitor::run(&args, &place, output),
+        Action::Data(args) => data::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),

@@ -86,9 +86,8 @@ pub(super) fn stored(
         if servers(line.id, ports)? != rpc {
             continue;
         }
-        for head in ports.store.run_heads(line.id)? {
-            let only_placed = head.planned.settings.0.keys().all(|k| k == PLACEMENT);
-            if let (RunOutcome::Valid { tests }, true) = (head.outcome, only_placed)
+        for head in ports.store.run_heads_with(line.id, PLACEMENT)? {
+            if let RunOutcome::Valid { tests } = head.outcome
                 // A live server's context and buffers are others than llama-bench's.
                 && tests.iter().all(|t| t.record["source"] != "llama-server")
             {
@@ -128,8 +127,8 @@ fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry) -> Option<Bytes> {
 
 /// RPC servers a session used.
 fn servers(session: i64, ports: &Ports) -> Result<Vec<String>, JobError> {
-    let found = ports.store.session(session)?;
-    let named = found.and_then(|s| s.begun.config.pointer("/target/rpc").cloned());
+    let config = ports.store.config(session)?;
+    let named = config.and_then(|c| c.pointer("/target/rpc").cloned());
     Ok(named
         .and_then(|v| serde_json::from_value(v).ok())
         .unwrap_or_default())
