@@ -1,6 +1,6 @@
 //! The search space as data: `assets/search-space.toml`, checked against a whitelist of shapes (paper section 2.3).
 //!
-//! A file may only produce flags Flux knows and `GGML_*` variables with plain values: never an arbitrary string.
+//! A file may only produce flags and `GGML_*` variables Flux knows, with plain values: never an arbitrary string.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use crate::domain::text::clean;
 use crate::domain::types::Backend;
 
 /// The search space that ships with Flux.
@@ -51,6 +52,72 @@ const SERVER_FLAGS: &[&str] = &[
     "--repack",
     "--threads",
     "--ubatch-size",
+];
+
+/// Variables a search space may set: how the backends of llama.cpp b11149 compute and where they keep what they compute
+/// with. None that names code to load (`GGML_BACKEND_PATH`), a file to write or a device to leave out.
+const VARIABLES: &[&str] = &[
+    "GGML_CPU_DISABLE_FUSION",
+    "GGML_CUDA_ALLREDUCE",
+    "GGML_CUDA_CUBLAS_COMPUTE_TYPE",
+    "GGML_CUDA_DISABLE_FUSION",
+    "GGML_CUDA_DISABLE_GRAPHS",
+    "GGML_CUDA_ENABLE_UNIFIED_MEMORY",
+    "GGML_CUDA_GRAPH_OPT",
+    "GGML_CUDA_NO_PINNED",
+    "GGML_CUDA_P2P",
+    "GGML_CUDA_PDL",
+    "GGML_CUDA_REGISTER_HOST",
+    "GGML_METAL_BF16_DISABLE",
+    "GGML_METAL_CONCURRENCY_DISABLE",
+    "GGML_METAL_FUSION_DISABLE",
+    "GGML_METAL_GRAPH_OPTIMIZE_DISABLE",
+    "GGML_METAL_NO_RESIDENCY",
+    "GGML_METAL_RESIDENCY_KEEP_ALIVE_S",
+    "GGML_METAL_SHARED_BUFFERS_DISABLE",
+    "GGML_METAL_SHARED_BUFFERS_ENABLE",
+    "GGML_METAL_TENSOR_DISABLE",
+    "GGML_METAL_TENSOR_ENABLE",
+    "GGML_OP_OFFLOAD_MIN_BATCH",
+    "GGML_SYCL_ENABLE_DNN",
+    "GGML_SYCL_ENABLE_ESIMD",
+    "GGML_SYCL_ENABLE_FLASH_ATTN",
+    "GGML_SYCL_ENABLE_FUSION",
+    "GGML_SYCL_ENABLE_GRAPH",
+    "GGML_SYCL_ENABLE_HOST_PINNED_MEM",
+    "GGML_SYCL_ENABLE_MKL_FA",
+    "GGML_SYCL_ENABLE_OPT",
+    "GGML_SYCL_ENABLE_VMM",
+    "GGML_SYCL_F16",
+    "GGML_SYCL_NO_PINNED",
+    "GGML_SYCL_PRIORITIZE_DMMV",
+    "GGML_SYCL_USE_ASYNC_MEM_OP",
+    "GGML_VK_ALLOW_GRAPHICS_QUEUE",
+    "GGML_VK_ALLOW_SYSMEM_FALLBACK",
+    "GGML_VK_ASYNC_USE_TRANSFER_QUEUE",
+    "GGML_VK_DISABLE_ASYNC",
+    "GGML_VK_DISABLE_BFLOAT16",
+    "GGML_VK_DISABLE_COOPMAT",
+    "GGML_VK_DISABLE_COOPMAT2",
+    "GGML_VK_DISABLE_COOPMAT2_DECODE_VECTOR",
+    "GGML_VK_DISABLE_DOT2",
+    "GGML_VK_DISABLE_F16",
+    "GGML_VK_DISABLE_FUSION",
+    "GGML_VK_DISABLE_GRAPH_OPTIMIZE",
+    "GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM",
+    "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT",
+    "GGML_VK_DISABLE_MMVQ",
+    "GGML_VK_DISABLE_MULTI_ADD",
+    "GGML_VK_DISABLE_OCP_FP4",
+    "GGML_VK_ENABLE_MEMORY_PRIORITY",
+    "GGML_VK_FA_SPARSE_DISABLE",
+    "GGML_VK_FORCE_MAX_ALLOCATION_SIZE",
+    "GGML_VK_FORCE_MAX_BUFFER_SIZE",
+    "GGML_VK_FORCE_MMVQ",
+    "GGML_VK_MAX_NODES_PER_SUBMIT",
+    "GGML_VK_PREFER_HOST_MEMORY",
+    "GGML_VK_SERIALIZE_SUBMISSIONS",
+    "GGML_VK_SUBALLOCATION_BLOCK_SIZE",
 ];
 
 /// What part of the work a dimension changes.
@@ -274,10 +341,10 @@ impl SearchSpace {
             if !seen.insert(&dimension.id) {
                 return wrong("this id is used twice");
             }
-            if dimension.title.trim().is_empty() || dimension.title.contains('\n') {
+            if !is_line(&dimension.title) {
                 return wrong("a title is one line");
             }
-            if dimension.summary.is_empty() || dimension.summary.contains('\n') {
+            if !is_line(&dimension.summary) {
                 return wrong("a summary is one line");
             }
             if dimension.number.is_some() != dimension.values.is_empty() {
@@ -382,19 +449,19 @@ fn check_keys(place: &str, unknown: &BTreeMap<String, toml::Value>) -> Result<()
     }
 }
 
-/// The whitelist: known flags, `GGML_*` names, plain values.
+/// The whitelist: known flags and variables, plain values.
 fn check_effect(place: &str, effect: &Effect, template: bool) -> Result<(), SpaceError> {
     check_args(place, &effect.bench, BENCH_FLAGS, template)?;
     check_args(place, &effect.server, SERVER_FLAGS, template)?;
     for (name, value) in &effect.env {
-        let known = name.strip_prefix("GGML_").is_some_and(|rest| {
-            !rest.is_empty()
-                && rest
-                    .chars()
-                    .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-        });
-        if !known {
-            return Err(rule(place, &format!("{name} is no GGML_ variable")));
+        if !VARIABLES.contains(&name.as_str()) {
+            return Err(rule(
+                place,
+                &format!(
+                    "{} is no variable of llama.cpp that Flux knows",
+                    clean(name)
+                ),
+            ));
         }
         let filled = template && value == HOLE;
         if !is_plain(value) && !filled {
@@ -433,6 +500,10 @@ fn check_args(
         }
     }
     Ok(())
+}
+
+fn is_line(text: &str) -> bool {
+    !text.trim().is_empty() && clean(text) == text
 }
 
 fn is_kebab(text: &str) -> bool {
