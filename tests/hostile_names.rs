@@ -3,6 +3,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+#[cfg(feature = "gui")]
+#[path = "support/app.rs"]
+mod app;
 #[path = "support/bench_runs.rs"]
 mod bench_runs;
 #[path = "support/fake_runtime.rs"]
@@ -18,6 +21,8 @@ use flux::domain::text::clean;
 use flux::gguf::GgufModels;
 use flux::ports::{MachineProbe as _, Models as _};
 use flux::probe::FixtureProbe;
+#[cfg(feature = "gui")]
+use flux::wiring::{self, Access, Options};
 use serde_json::Value;
 
 use fake_runtime::FakeRuntime;
@@ -293,5 +298,52 @@ fn a_profile_of_nasty_words_is_shown_harmless() {
         wrong["settings"] = settings;
         fs::write(&file, wrong.to_string()).unwrap();
         assert!(said(bed.flux(&["import"]).arg(&file)).contains("not one that Flux knows"));
+    }
+}
+
+#[cfg(feature = "gui")]
+#[test]
+fn every_page_of_the_app_shows_them_harmless() {
+    let bed = bed();
+    let mut add = bed.flux(&["runtime", "add", "--name", "mine"]);
+    said(add.arg(bed.fake.dir()));
+    let mut tune = bed.flux(&[
+        "tune",
+        "--only",
+        "flash-attn",
+        "--processes",
+        "4",
+        "--runtime",
+    ]);
+    said(tune.arg(bed.fake.dir()).arg("-m").arg(&bed.model));
+    for machine in [None, Some(nasty_machine(bed.fake.scratch()))] {
+        let options = Options {
+            data_dir: Some(bed.data.clone()),
+            machine: machine.clone(),
+            access: Access::Measure,
+            flux: None,
+        };
+        let mut stage = app::Stage::new(wiring::open(&options).unwrap().ports);
+        let mut seen = String::new();
+        for page in [
+            "Machine",
+            "Tune",
+            "Dashboard",
+            "Placement",
+            "Lab",
+            "Settings",
+            "History",
+        ] {
+            stage.click(page);
+            stage.settle();
+            seen += &stage.words();
+        }
+        stage.click_part("Session 1, ");
+        stage.settle();
+        seen += &stage.words();
+        assert_visible(&seen, "the app");
+        // The model's name, and the machine's.
+        assert!(seen.contains("\\u{1b}[2J"), "{seen}");
+        assert!(machine.is_none() || seen.contains("\\u{1b}]0;x"), "{seen}");
     }
 }
