@@ -163,6 +163,34 @@ fn every_arrow_is_in_the_picture() {
     );
 }
 
+/// Whatever stands in a name or an argument, no shell reads it.
+#[test]
+fn programs_are_started_in_two_places_and_never_through_a_shell() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut found = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("mod tests {").next().unwrap_or_default();
+        let is_test = path.ends_with("tests.rs");
+        for line in code
+            .lines()
+            .filter(|l| !is_test && l.contains("Command::new("))
+        {
+            found.push(line.trim().to_owned());
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "let mut command = Command::new(&self.program);",
+            "let mut command = Command::new(program);"
+        ]
+    );
+}
+
 #[test]
 fn unsafe_code_is_where_it_is_expected_and_says_why_it_is_sound() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -149,7 +149,7 @@ fn cache_type(key: &str, value: &str) -> Result<String, String> {
 }
 
 /// Longer contexts than any model has.
-const MAX_TOKENS: u64 = 1 << 30;
+pub(super) const MAX_TOKENS: u64 = 1 << 30;
 /// More layers than any model has, of both kinds of tensor together; a typing error must not fill memory.
 const MAX_LAYERS: usize = 100_000;
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use flux::domain::bench_record;
@@ -14,6 +15,8 @@ use flux::domain::handover::{self, Form, Handover, SharedProfile, Word};
 use flux::domain::machine::{default_gpu, gpus, no_gpu};
 use flux::domain::placement::assignment::{ContextParams, Placement};
 use flux::domain::placement::devices::{CpuLayout, HostMemory, Memories, OffloadDevice};
+use flux::domain::placement::layout::ModelLayout;
+use flux::domain::placement::learn;
 use flux::domain::placement::memory::{Corrections, memory};
 use flux::domain::placement::words;
 use flux::domain::search::offer::{Capabilities, OfferRules};
@@ -24,7 +27,7 @@ use flux::domain::server::{
 use flux::domain::settings::AppSettings;
 use flux::domain::types::{Backend, Bytes, Launch, Settings, TestSpec};
 use flux::gguf::GgufModels;
-use flux::ports::{MachineProbe as _, Models as _};
+use flux::ports::{CancelToken, MachineProbe as _, Models as _, SynthRequest};
 use flux::probe::FixtureProbe;
 use flux::runtime::failure::{classify, is_vague};
 use flux::runtime::identify::text;
@@ -83,6 +86,17 @@ pub fn gguf(data: &[u8]) {
             .iter()
             .all(|t| t.elements() > 0 && t.bytes.0 <= size)
     );
+    for layers in [0, 1, u32::MAX] {
+        check_memory(
+            &layout,
+            &Placement::layers(layers),
+            &ContextParams::default(),
+        );
+    }
+}
+
+/// What a placement takes can be added up.
+fn check_memory(layout: &ModelLayout, placement: &Placement, context: &ContextParams) {
     let device = OffloadDevice {
         id: "Vulkan0".to_owned(),
         name: "card".to_owned(),
@@ -103,21 +117,35 @@ pub fn gguf(data: &[u8]) {
         devices: vec![device],
         host,
     };
-    for layers in [0, 1, u32::MAX] {
-        let (placement, context) = (Placement::layers(layers), ContextParams::default());
-        let taken = memory(
-            &layout,
-            &placement,
-            &context,
-            &memories,
-            &Corrections::default(),
-        );
-        assert_eq!(taken.len(), 2);
-        assert!(taken.iter().all(|m| m.total() >= m.model()));
-    }
+    let taken = memory(
+        layout,
+        placement,
+        context,
+        &memories,
+        &Corrections::default(),
+    );
+    assert_eq!(taken.len(), 2);
+    assert!(taken.iter().all(|m| m.total() >= m.model()));
 }
 
-/// llama-bench's output: every record has samples, all of them positive.
+/// The smallest mixture of experts that ships with Flux.
+fn small_model() -> &'static ModelLayout {
+    static LAYOUT: LazyLock<ModelLayout> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let request = SynthRequest {
+            shape: "tiny-moe".to_owned(),
+            output: dir.path().join("m.gguf"),
+            sparse: true,
+            seed: 1,
+        };
+        let made = GgufModels.synthesise(&request, &CancelToken::new(), &mut |_, _| {});
+        made.unwrap();
+        GgufModels.layout(&request.output).unwrap()
+    });
+    &LAYOUT
+}
+
+/// llama-bench's output: every record has samples, all of them positive; what it was placed like can be learned from.
 pub fn bench_output(data: &[u8]) {
     let parsed = bench_record::parse(data);
     for record in &parsed.records {
@@ -126,7 +154,13 @@ pub fn bench_output(data: &[u8]) {
             bench_record::Record::from_value(record.raw.clone()).as_ref(),
             Ok(record)
         );
+        let model = small_model();
+        if let Ok(placement) = learn::placement(&record.raw, model) {
+            check_memory(model, &placement, &learn::context(&record.raw));
+        }
     }
+    let samples: Vec<_> = parsed.records.iter().map(|r| r.samples()).collect();
+    let _ = learn::usual_threads(&samples);
     assert!(parsed.salvaged().len() >= parsed.records.len());
 }
 

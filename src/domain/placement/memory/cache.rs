@@ -28,7 +28,7 @@ const CACHE_TYPES: [(&str, u64, u64); 9] = [
 pub(in crate::domain::placement) fn row_bytes(kind: &str, values: u64) -> u64 {
     let known = |t: &&(&str, u64, u64)| t.0.eq_ignore_ascii_case(kind);
     let (_, block, bytes) = CACHE_TYPES.iter().find(known).unwrap_or(&CACHE_TYPES[1]);
-    values.div_ceil(*block) * bytes
+    values.div_ceil(*block).saturating_mul(*bytes)
 }
 
 /// Is this a type of blocks, so that attention must rotate and unpack it?
