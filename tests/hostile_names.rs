@@ -196,7 +196,7 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
         "4",
     ]));
     assert!(tuned.contains("Improved"), "{tuned}");
-    let ab = ["ab", "stock", "flash-attn=on", "--processes", "3"];
+    let ab = ["ab", "stock", "flash-attn=on", "--processes", "3", "-v"];
     said(&mut with(&ab));
     for args in [
         &["run", "--print"][..],
@@ -206,7 +206,7 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
         &["run", "--explain", "--print"],
         &["plan"],
         &["plan", "--json"],
-        &["tune", "--dry-run"],
+        &["tune", "--dry-run", "-v"],
         &["tune", "--json", "--dry-run"],
     ] {
         said(&mut with(args));
@@ -222,7 +222,7 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
         &["report", "2", "-o", "-"],
         &["runtime", "list"],
         &["runtime", "list", "--json"],
-        &["scan"],
+        &["scan", "-v"],
         &["scan", "--json"],
         &["monitor", "--samples", "2"],
         &["monitor", "--samples", "2", "--json"],

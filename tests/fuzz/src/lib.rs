@@ -233,16 +233,16 @@ pub fn log(data: &[u8]) {
         stderr: said.to_string(),
         wall: Duration::from_secs(1),
     };
-    for (code, signal) in [
-        (Some(0), None),
-        (Some(1), None),
-        (None, Some(11)),
-        (None, None),
-    ] {
-        let failure = classify(&ended(code, signal));
-        let _ = is_vague(&failure);
-        assert!(!failure.detail.contains('\n'), "{failure:?}");
-    }
+    // One end a run: each reads all of it many times.
+    let (code, signal) = match data.len() % 4 {
+        0 => (Some(0), None),
+        1 => (Some(1), None),
+        2 => (None, Some(11)),
+        _ => (None, None),
+    };
+    let failure = classify(&ended(code, signal));
+    let _ = is_vague(&failure);
+    assert!(!failure.detail.contains('\n'), "{failure:?}");
     let _ = (
         text::version(&said),
         text::devices(&said),
