@@ -174,6 +174,42 @@ fn a_machine_of_nasty_names_is_shown_harmless() {
     );
 }
 
+/// Commands that take a build and a model.
+const ON_A_MODEL: &[&[&str]] = &[
+    &["run", "--print"],
+    &["run", "--print", "--json"],
+    &["run", "--print", "--shell", "powershell"],
+    &["run", "--print", "--shell", "cmd"],
+    &["run", "--explain", "--print"],
+    &["plan"],
+    &["plan", "--json"],
+    &["tune", "--dry-run", "-v"],
+    &["tune", "--json", "--dry-run"],
+];
+/// Commands that take neither.
+const COMMANDS: &[&[&str]] = &[
+    &["history"],
+    &["history", "--json"],
+    &["show", "1"],
+    &["show", "1", "-v"],
+    &["show", "1", "--json"],
+    &["show", "2"],
+    &["report", "1", "-o", "-"],
+    &["report", "2", "-o", "-"],
+    &["runtime", "list"],
+    &["runtime", "list", "--json"],
+    &["scan", "-v"],
+    &["scan", "--json"],
+    &["monitor", "--samples", "2"],
+    &["monitor", "--samples", "2", "--json"],
+    &["monitor", "--samples", "2", "--csv", "-"],
+    &["runtime", "remove", NASTY],
+    &["tune", "--only", NASTY],
+    &["compare", NASTY, NASTY],
+    &["import", NASTY],
+    &["models", NASTY],
+];
+
 #[test]
 fn names_of_files_models_builds_and_devices_are_shown_harmless() {
     let bed = bed();
@@ -198,41 +234,10 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
     assert!(tuned.contains("Improved"), "{tuned}");
     let ab = ["ab", "stock", "flash-attn=on", "--processes", "3", "-v"];
     said(&mut with(&ab));
-    for args in [
-        &["run", "--print"][..],
-        &["run", "--print", "--json"],
-        &["run", "--print", "--shell", "powershell"],
-        &["run", "--print", "--shell", "cmd"],
-        &["run", "--explain", "--print"],
-        &["plan"],
-        &["plan", "--json"],
-        &["tune", "--dry-run", "-v"],
-        &["tune", "--json", "--dry-run"],
-    ] {
+    for args in ON_A_MODEL {
         said(&mut with(args));
     }
-    for args in [
-        &["history"][..],
-        &["history", "--json"],
-        &["show", "1"],
-        &["show", "1", "-v"],
-        &["show", "1", "--json"],
-        &["show", "2"],
-        &["report", "1", "-o", "-"],
-        &["report", "2", "-o", "-"],
-        &["runtime", "list"],
-        &["runtime", "list", "--json"],
-        &["scan", "-v"],
-        &["scan", "--json"],
-        &["monitor", "--samples", "2"],
-        &["monitor", "--samples", "2", "--json"],
-        &["monitor", "--samples", "2", "--csv", "-"],
-        &["runtime", "remove", NASTY],
-        &["tune", "--only", NASTY],
-        &["compare", NASTY, NASTY],
-        &["import", NASTY],
-        &["models", NASTY],
-    ] {
+    for args in COMMANDS {
         said(&mut bed.flux(args));
     }
     for args in [&["models"][..], &["models", "--json"]] {
