@@ -1,5 +1,6 @@
 //! Where words go: results to stdout, everything else to stderr, and a reader that is gone is no error.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use crate::ports::{Notice, NoticeLevel};
 
 use super::args::Global;
 use super::error::CliResult;
-use crate::domain::text::{clean, json};
+use crate::domain::text::{clean, is_unseen, json};
 
 /// Begins what is bold.
 const BOLD: &str = "\u{1b}[1m";
@@ -101,20 +102,24 @@ impl Output {
 
 /// Text for a terminal: lines, and the styles of [`Style`]; all else that is not seen is shown as in [`clean`]. What names
 /// things from outside is cleaned where it is put into a line; this is for what was forgotten there.
-fn harmless(text: &str) -> String {
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| c == '\n' || !is_unseen(c);
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let style = [BOLD, END].into_iter().find(|s| rest.starts_with(s));
         let (part, after) = rest.split_at(style.map_or(c.len_utf8(), str::len));
-        if style.is_some() || c == '\n' {
+        if style.is_some() || is_shown(c) {
             shown.push_str(part);
         } else {
-            shown.push_str(&clean(part));
+            shown.extend(c.escape_unicode());
         }
         rest = after;
     }
-    shown
+    Cow::Owned(shown)
 }
 
 /// Prints a result on stdout.

@@ -11,114 +11,13 @@ use serde_json::Value as Json;
 use crate::domain::text::clean;
 use crate::domain::types::Backend;
 
+use super::known::{BENCH_FLAGS, SERVER_FLAGS, VARIABLES};
+
 /// The search space that ships with Flux.
 const SHIPPED: &str = include_str!("../../../assets/search-space.toml");
 
 /// Where a template takes its number.
 pub(super) const HOLE: &str = "{}";
-
-/// Flags of `llama-bench` a search space may use.
-const BENCH_FLAGS: &[&str] = &[
-    "--batch-size",
-    "--cache-type-k",
-    "--cache-type-v",
-    "--cpu-strict",
-    "--flash-attn",
-    "--load-mode",
-    "--no-host",
-    "--no-kv-offload",
-    "--no-op-offload",
-    "--poll",
-    "--repack",
-    "--threads",
-    "--ubatch-size",
-];
-
-/// Flags of `llama-server` a search space may use.
-const SERVER_FLAGS: &[&str] = &[
-    "--batch-size",
-    "--cache-type-k",
-    "--cache-type-v",
-    "--cpu-strict",
-    "--flash-attn",
-    "--kv-offload",
-    "--load-mode",
-    "--no-host",
-    "--no-kv-offload",
-    "--no-op-offload",
-    "--no-repack",
-    "--op-offload",
-    "--poll",
-    "--repack",
-    "--threads",
-    "--ubatch-size",
-];
-
-/// Variables a search space may set: how the backends of llama.cpp b11149 compute and where they keep what they compute
-/// with. None that names code to load (`GGML_BACKEND_PATH`), a file to write or a device to leave out.
-const VARIABLES: &[&str] = &[
-    "GGML_CPU_DISABLE_FUSION",
-    "GGML_CUDA_ALLREDUCE",
-    "GGML_CUDA_CUBLAS_COMPUTE_TYPE",
-    "GGML_CUDA_DISABLE_FUSION",
-    "GGML_CUDA_DISABLE_GRAPHS",
-    "GGML_CUDA_ENABLE_UNIFIED_MEMORY",
-    "GGML_CUDA_GRAPH_OPT",
-    "GGML_CUDA_NO_PINNED",
-    "GGML_CUDA_P2P",
-    "GGML_CUDA_PDL",
-    "GGML_CUDA_REGISTER_HOST",
-    "GGML_METAL_BF16_DISABLE",
-    "GGML_METAL_CONCURRENCY_DISABLE",
-    "GGML_METAL_FUSION_DISABLE",
-    "GGML_METAL_GRAPH_OPTIMIZE_DISABLE",
-    "GGML_METAL_NO_RESIDENCY",
-    "GGML_METAL_RESIDENCY_KEEP_ALIVE_S",
-    "GGML_METAL_SHARED_BUFFERS_DISABLE",
-    "GGML_METAL_SHARED_BUFFERS_ENABLE",
-    "GGML_METAL_TENSOR_DISABLE",
-    "GGML_METAL_TENSOR_ENABLE",
-    "GGML_OP_OFFLOAD_MIN_BATCH",
-    "GGML_SYCL_ENABLE_DNN",
-    "GGML_SYCL_ENABLE_ESIMD",
-    "GGML_SYCL_ENABLE_FLASH_ATTN",
-    "GGML_SYCL_ENABLE_FUSION",
-    "GGML_SYCL_ENABLE_GRAPH",
-    "GGML_SYCL_ENABLE_HOST_PINNED_MEM",
-    "GGML_SYCL_ENABLE_MKL_FA",
-    "GGML_SYCL_ENABLE_OPT",
-    "GGML_SYCL_ENABLE_VMM",
-    "GGML_SYCL_F16",
-    "GGML_SYCL_NO_PINNED",
-    "GGML_SYCL_PRIORITIZE_DMMV",
-    "GGML_SYCL_USE_ASYNC_MEM_OP",
-    "GGML_VK_ALLOW_GRAPHICS_QUEUE",
-    "GGML_VK_ALLOW_SYSMEM_FALLBACK",
-    "GGML_VK_ASYNC_USE_TRANSFER_QUEUE",
-    "GGML_VK_DISABLE_ASYNC",
-    "GGML_VK_DISABLE_BFLOAT16",
-    "GGML_VK_DISABLE_COOPMAT",
-    "GGML_VK_DISABLE_COOPMAT2",
-    "GGML_VK_DISABLE_COOPMAT2_DECODE_VECTOR",
-    "GGML_VK_DISABLE_DOT2",
-    "GGML_VK_DISABLE_F16",
-    "GGML_VK_DISABLE_FUSION",
-    "GGML_VK_DISABLE_GRAPH_OPTIMIZE",
-    "GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM",
-    "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT",
-    "GGML_VK_DISABLE_MMVQ",
-    "GGML_VK_DISABLE_MULTI_ADD",
-    "GGML_VK_DISABLE_OCP_FP4",
-    "GGML_VK_ENABLE_MEMORY_PRIORITY",
-    "GGML_VK_FA_SPARSE_DISABLE",
-    "GGML_VK_FORCE_MAX_ALLOCATION_SIZE",
-    "GGML_VK_FORCE_MAX_BUFFER_SIZE",
-    "GGML_VK_FORCE_MMVQ",
-    "GGML_VK_MAX_NODES_PER_SUBMIT",
-    "GGML_VK_PREFER_HOST_MEMORY",
-    "GGML_VK_SERIALIZE_SUBMISSIONS",
-    "GGML_VK_SUBALLOCATION_BLOCK_SIZE",
-];
 
 /// What part of the work a dimension changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
