@@ -222,8 +222,10 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
             .arg(&bed.model);
         command
     };
-    let mut add = bed.flux(&["runtime", "add", "--name", "mine"]);
-    said(add.arg(bed.fake.dir()));
+    for name in ["mine", NASTY] {
+        let mut add = bed.flux(&["runtime", "add", "--name", name]);
+        said(add.arg(bed.fake.dir()));
+    }
     let tuned = said(&mut with(&[
         "tune",
         "--only",

@@ -451,6 +451,15 @@ fn a_file_of_the_wrong_shape_says_where() {
             "[[dimension]]\nid = \"{id}\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_VK_DISABLE_F16 = \"1\" }}\n"
         )
     };
+    for own in ["placement", "speculation"] {
+        let error = SearchSpace::parse(&dimension(own)).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("this id is a setting of Flux's own"),
+            "{error}"
+        );
+    }
     let error = SearchSpace::parse(&dimension("Upper")).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use crate::domain::placement::words;
+use crate::domain::server::speculation;
 use crate::domain::text::clean;
 use crate::domain::types::Backend;
 
@@ -236,6 +238,9 @@ impl SearchSpace {
             let wrong = |what: &str| Err(rule(&dimension.id, what));
             if !is_kebab(&dimension.id) {
                 return wrong("a dimension's id is kebab-case");
+            }
+            if [words::SETTING, speculation::SETTING].contains(&dimension.id.as_str()) {
+                return wrong("this id is a setting of Flux's own");
             }
             if !seen.insert(&dimension.id) {
                 return wrong("this id is used twice");
