@@ -71,6 +71,20 @@ const IMPURE: &[&str] = &[
     "SystemTime",
 ];
 
+/// The only files with unsafe code: Vulkan, Linux's parent-death signal, Windows' performance counters.
+const UNSAFE: &[&str] = &[
+    "probe/vulkan/raw.rs",
+    "runtime/process/group_unix.rs",
+    "telemetry/windows/live.rs",
+    "vulkan/buffer.rs",
+    "vulkan/device.rs",
+    "vulkan/kernel.rs",
+    "vulkan/mod.rs",
+    "vulkan/physical.rs",
+    "vulkan/query.rs",
+    "vulkan/queue.rs",
+];
+
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -147,4 +161,64 @@ fn every_arrow_is_in_the_picture() {
         "arrows not in the picture:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Whatever stands in a name or an argument, no shell reads it.
+#[test]
+fn programs_are_started_in_two_places_and_never_through_a_shell() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut found = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("mod tests {").next().unwrap_or_default();
+        let is_test = path.ends_with("tests.rs");
+        for line in code
+            .lines()
+            .filter(|l| !is_test && l.contains("Command::new("))
+        {
+            found.push(line.trim().to_owned());
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "let mut command = Command::new(&self.program);",
+            "let mut command = Command::new(program);"
+        ]
+    );
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_expected_and_says_why_it_is_sound() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut found = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(&root).unwrap();
+        let name = name.to_string_lossy().replace('\\', "/");
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let is_unsafe = |line: &str| {
+            let code = line.split("//").next().unwrap_or_default();
+            ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"]
+                .iter()
+                .any(|u| code.contains(u))
+        };
+        for (at, line) in lines.iter().enumerate().filter(|(_, l)| is_unsafe(l)) {
+            // Clippy sees only what is compiled here; this sees Windows' code too.
+            let before = &lines[at.saturating_sub(6)..at];
+            let is_explained = before
+                .iter()
+                .any(|l| l.contains("SAFETY:") || l.contains("# Safety"));
+            assert!(is_explained, "{name}: no SAFETY comment before: {line}");
+            found.push(name.clone());
+        }
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found, UNSAFE);
 }

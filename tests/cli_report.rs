@@ -14,10 +14,14 @@ use std::fs;
 use std::process::Command;
 
 use flux::domain::redact::Redaction;
+use flux::domain::text::clean;
 use flux::domain::types::FailureClass;
-use flux::engine::evidence::evidence;
+use flux::engine::evidence::{Evidence, evidence};
 use flux::ports::CancelMode;
 use flux::report::{Paths, html};
+use html5gum::{Token, Tokenizer};
+use proptest::prelude::*;
+use serde_json::Value;
 
 use flux_cli::{Bed, FLASH_WINS, document, refused};
 use scripted_engine::{Answer, Desk, Gate, finished};
@@ -31,49 +35,46 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Elements that are open and never closed in HTML.
-const VOID: &[&str] = &["meta"];
-
-/// Panics on markup that is not well formed, and on anything that a browser would fetch or run.
-fn check(page: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut rest = page.split_once("<html").map(|(_, rest)| rest).unwrap();
-    // The style sheet has `>` of its own.
-    let styled = rest.split_once("</style>").unwrap();
-    assert!(!styled.0.contains("url(") && !styled.0.contains("@import"));
-    rest = styled.1;
-    while let Some(at) = rest.find('<') {
-        let end = at + rest[at..].find('>').unwrap();
-        let tag = &rest[at + 1..end];
-        rest = &rest[end + 1..];
-        let name = tag
-            .trim_start_matches('/')
-            .split([' ', '/'])
-            .next()
-            .unwrap();
-        assert!(
-            !["script", "link", "img", "iframe", "object"].contains(&name),
-            "<{tag}>"
-        );
-        assert!(
-            !tag.contains('<') && tag.matches('"').count().is_multiple_of(2),
-            "<{tag}>"
-        );
-        assert!(
-            !tag.contains(" on") && !tag.contains("href") && !tag.contains("src="),
-            "<{tag}>"
-        );
-        if tag.starts_with('/') {
-            let opened = open.pop();
-            assert!(
-                opened == Some(name) || ["head", "html"].contains(&name),
-                "{opened:?} {tag}"
-            );
-        } else if !tag.ends_with('/') && !VOID.contains(&name) {
-            open.push(name);
+/// The page's tags in order, as a browser reads them. Panics on what a browser would have to repair, fetch or run.
+fn check(page: &str) -> Vec<String> {
+    /// Open and never closed in HTML.
+    const VOID: &str = "meta";
+    const ACTIVE: [&str; 8] = [
+        "script", "link", "img", "iframe", "object", "embed", "form", "base",
+    ];
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (mut open, mut tags) = (Vec::new(), Vec::new());
+    for Ok(token) in Tokenizer::new(page) {
+        match token {
+            Token::StartTag(tag) => {
+                let name = text(&tag.name);
+                assert!(!ACTIVE.contains(&name.as_str()), "<{name}>");
+                for attribute in tag.attributes.keys() {
+                    let attribute = text(attribute);
+                    let is_active = attribute.starts_with("on")
+                        || ["href", "src", "xlink:href"].contains(&attribute.as_str());
+                    assert!(!is_active, "<{name} {attribute}>");
+                }
+                if !tag.self_closing && name != VOID {
+                    open.push(name.clone());
+                }
+                tags.push(name);
+            }
+            Token::EndTag(tag) => {
+                let name = text(&tag.name);
+                assert_eq!(open.pop(), Some(name.clone()), "</{name}>");
+            }
+            Token::String(words) => {
+                let in_style = open.last().is_some_and(|name| name == "style");
+                let words = text(&words);
+                assert!(!in_style || !(words.contains("url(") || words.contains("@import")));
+            }
+            Token::Doctype(_) => {}
+            other => panic!("{other:?}"),
         }
     }
     assert!(open.is_empty(), "{open:?}");
+    tags
 }
 
 /// Every number with a fraction that `flux show` prints of samples and changes.
@@ -186,6 +187,94 @@ fn hostile_names_are_shown_and_do_nothing() {
     assert!(page.contains("&#39; onload=&#39;x\\u{1b}[2J"), "{page}");
     assert!(page.contains("&lt;/pre&gt;&lt;img src=x&gt;\\u{0}\n~/a.gguf"));
     assert!(!page.contains(['\u{1b}', '\u{202e}', '\u{0}']) && !page.contains("anna"));
+}
+
+/// Every text of the evidence that may be any text, by its place.
+fn texts(evidence: &Value) -> Vec<String> {
+    fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
+        match value {
+            Value::String(_) => found.push(at.to_owned()),
+            Value::Array(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    leaves(item, &format!("{at}/{n}"), found);
+                }
+            }
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    leaves(field, &format!("{at}/{}", key.replace('/', "~1")), found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    leaves(evidence, "", &mut found);
+    // Words of a fixed list, dates and addresses are refused.
+    found.retain(|place| {
+        let mut other = evidence.clone();
+        *other.pointer_mut(place).unwrap() = "zz".into();
+        serde_json::from_value::<Evidence>(other).is_ok()
+    });
+    found
+}
+
+fn page_with(evidence: &Value, places: &[String], text: &str) -> String {
+    let mut other = evidence.clone();
+    for place in places {
+        *other.pointer_mut(place).unwrap() = text.into();
+    }
+    let evidence: Evidence = serde_json::from_value(other).unwrap();
+    html(&evidence, &Paths::Full).unwrap()
+}
+
+/// Whatever stands in any of its texts: the same tags as with a word, nothing that a browser repairs, every character
+/// seen.
+#[test]
+fn no_text_of_a_session_is_markup() {
+    let desk = Desk::new(|_| Answer::Valid);
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    finished(&events, job);
+    let mut evidence = evidence(1, &desk.ports).unwrap();
+    // One run of each stage says all.
+    let mut stages = Vec::new();
+    evidence.runs.retain(|run| {
+        let stage = run.planned.stage;
+        !stages.contains(&stage) && {
+            stages.push(stage);
+            true
+        }
+    });
+    let evidence = serde_json::to_value(evidence).unwrap();
+    let places = texts(&evidence);
+    assert!(places.len() > 40, "{places:?}");
+    // A chart's label that is too long for its place is cut, and its whole text is its title.
+    let tags = |text: &str| {
+        let mut tags = check(&page_with(&evidence, &places, text));
+        tags.retain(|tag| tag != "title");
+        tags
+    };
+    let plain = tags("zz");
+    assert!(plain.len() > 200, "{}", plain.len());
+    let part = prop_oneof![
+        "[<>&\"'`=/!-]",
+        Just("<script>".to_owned()),
+        Just("</pre></td>-->".to_owned()),
+        Just("<![CDATA[".to_owned()),
+        Just("&lt;&#0;&amp".to_owned()),
+        Just("\u{202e}\u{1b}[2J\u{0}\u{7f}\u{9b}".to_owned()),
+        ".",
+    ];
+    let text = prop::collection::vec(part, 1..12).prop_map(|parts| format!("z{}z", parts.concat()));
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    };
+    proptest!(config, |(text in text)| {
+        let page = page_with(&evidence, &places, &text);
+        prop_assert_eq!(&tags(&text), &plain);
+        prop_assert!(page.chars().all(|c| c == '\n' || clean(c.encode_utf8(&mut [0; 4])).chars().eq([c])));
+    });
 }
 
 #[test]

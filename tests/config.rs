@@ -195,7 +195,7 @@ fn the_ten_models_used_last_are_remembered() {
 fn space(value: &str) -> String {
     format!(
         "[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"{value}\"\n\
-         env = {{ GGML_X = \"1\" }}\n"
+         env = {{ GGML_VK_DISABLE_F16 = \"1\" }}\n"
     )
 }
 
@@ -222,12 +222,12 @@ fn a_search_space_of_one_s_own_is_checked_copied_and_taken_back() {
     assert_eq!((notice, dimensions(&again)), (None, vec!["x".to_owned()]));
 
     // What breaks a rule changes nothing.
-    fs::write(&mine, space("on").replace("GGML_X", "PATH")).unwrap();
+    fs::write(&mine, space("on").replace("GGML_VK_DISABLE_F16", "PATH")).unwrap();
     let error = file.install(&mine).unwrap_err();
     assert_eq!(
         error.headline,
         format!(
-            "the search space is wrong at x=on: PATH is no GGML_ variable: {}",
+            "the search space is wrong at x=on: PATH is no variable of llama.cpp that Flux knows: {}",
             mine.display()
         )
     );

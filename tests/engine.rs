@@ -476,6 +476,6 @@ fn a_session_goes_on_only_with_settings_that_mean_the_same() {
     );
     // Other words, and a dimension more, change nothing for it.
     let more = shipped.replace("summary = \"", "summary = \"Own: ")
-        + "\n[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = { GGML_X = \"1\" }\n";
+        + "\n[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = { GGML_VK_DISABLE_F16 = \"1\" }\n";
     assert!(matches!(resume_with(&more), Outcome::Done { .. }));
 }

@@ -1,10 +1,6 @@
 //! Files that are almost sound: whatever a header says, the reader ends with a layout that holds together or with a
 //! sentence, without a panic and without an allocation that the file does not justify (case C34).
-//!
-//! For as long as wanted, of another seed if wanted:
-//! `FLUX_FUZZ_CPU_SECS=600 FLUX_FUZZ_SEED=7 cargo test --release --test gguf_fuzz -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
-#![allow(clippy::print_stdout, reason = "a long run says how far it is")]
 
 #[path = "support/gguf_draft.rs"]
 mod gguf_draft;
@@ -21,7 +17,6 @@ use flux::domain::types::Bytes;
 use flux::gguf::GgufModels;
 use flux::ports::Models;
 use gguf_draft::{Draft, damage};
-use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 use tempfile::TempDir;
 use watched_alloc::largest_allocation;
 
@@ -30,8 +25,6 @@ use watched_alloc::largest_allocation;
 const BESIDE_THE_FILE: usize = 128 * 1024;
 /// Cases of the ordinary run, about a second.
 const SHORT: u64 = 3000;
-/// Cases between two looks at the clock.
-const ROUND: u64 = 1000;
 
 /// Writes the case of this number; the path to open and the bytes of all its files.
 fn write(dir: &Path, seed: u64, case: u64) -> (PathBuf, usize) {
@@ -122,34 +115,4 @@ fn almost_sound_files_end_well() {
         (SHORT as usize / 10..SHORT as usize * 9 / 10).contains(&models),
         "{models}"
     );
-}
-
-#[test]
-#[ignore = "runs for FLUX_FUZZ_CPU_SECS seconds"]
-fn almost_sound_files_end_well_for_long() {
-    let told = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let (seed, secs) = (told("FLUX_FUZZ_SEED"), told("FLUX_FUZZ_CPU_SECS"));
-    let (seed, secs) = (seed.unwrap_or(1), secs.unwrap_or(600));
-    println!("seed {seed}, {secs} CPU seconds");
-    let dir = TempDir::new().unwrap();
-    let (mut cases, mut models) = (0, 0u64);
-    while cpu_millis() < secs * 1000 {
-        for case in cases..cases + ROUND {
-            models += u64::from(run(dir.path(), seed, case));
-        }
-        cases += ROUND;
-    }
-    println!(
-        "{cases} cases, {models} of them models, {} CPU ms",
-        cpu_millis()
-    );
-}
-
-/// CPU time of this process so far.
-fn cpu_millis() -> u64 {
-    let me = sysinfo::get_current_pid().unwrap();
-    let mut system = System::new().unwrap();
-    let cpu = ProcessRefreshKind::nothing().with_cpu();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[me]), true, cpu);
-    system.process(me).unwrap().accumulated_cpu_time()
 }

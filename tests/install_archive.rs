@@ -59,6 +59,23 @@ fn tar_gz(files: &[Entry<'_>], links: &[(&str, &str)]) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
+/// One entry of any kind, and a GNU long name before it where the name is too long for a header.
+fn tar_gz_of(entries: &[(tar::EntryType, &str, &[u8])]) -> Vec<u8> {
+    let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut tar = tar::Builder::new(gzip);
+    for (kind, name, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_entry_type(*kind);
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        header.set_link_name_literal("llama-bench").unwrap();
+        header.set_cksum();
+        tar.append(&header, *content).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
 fn zip(files: &[Entry<'_>]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (path, mode, content) in files {
@@ -293,6 +310,72 @@ fn entries_that_leave_the_archive_are_refused() {
         "{error}"
     );
     assert!(!Path::new("/tmp/evil-of-flux-test").exists());
+}
+
+#[test]
+fn links_are_never_a_way_for_folders_to_be_made_elsewhere() {
+    // `d/e` is the folder above, and `d/e/f` would be made there.
+    let links = [("d", "."), ("d/e", ".."), ("d/e/f/g", "x")];
+    let archive = tar_gz(&[("llama-bench", 0o755, &bench())], &links);
+    let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+    Case::new(server.url("a.tar.gz"), &archive).fails_leaving_nothing();
+}
+
+#[test]
+fn what_is_no_file_or_no_plain_name_is_refused() {
+    use tar::EntryType;
+    let one = |kind, name| tar_gz_of(&[(kind, name, b"".as_slice())]);
+    let file = |name| (EntryType::Regular, name, b"x".as_slice());
+    let many: Vec<String> = (0..10_001).map(|n| format!("f{n}")).collect();
+    let many: Vec<_> = many.iter().map(|name| file(name.as_str())).collect();
+    for (archive, why) in [
+        (one(EntryType::Link, "hard"), "no file: hard"),
+        (one(EntryType::Char, "char"), "no file: char"),
+        (one(EntryType::Block, "block"), "no file: block"),
+        (one(EntryType::Fifo, "fifo"), "no file: fifo"),
+        (tar_gz_of(&[file("a"), file("a")]), "the same name twice: a"),
+        (
+            tar_gz_of(&[file("Lib.so"), file("lib.SO")]),
+            "the same name twice: lib.SO",
+        ),
+        (tar_gz_of(&[file("bin/NUL")]), "leaves it: bin/NUL"),
+        (tar_gz_of(&many), "more than 10000 files"),
+    ] {
+        let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+        let error = Case::new(server.url("a.tar.gz"), &archive).fails_leaving_nothing();
+        assert!(error.headline.ends_with(why), "{error}");
+    }
+    for names in [["/tmp/evil-of-flux-test"], ["a\\..\\..\\evil"], ["C:evil"]] {
+        let archive = zip(&names.map(|name| (name, 0o644, "x")));
+        let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+        let error = Case::new(server.url("a.zip"), &archive).fails_leaving_nothing();
+        assert!(error.headline.contains("leaves it"), "{error}");
+    }
+    let mut link = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default();
+    link.add_symlink("out", "../..", options).unwrap();
+    let archive = link.finish().unwrap().into_inner();
+    let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+    let error = Case::new(server.url("a.zip"), &archive).fails_leaving_nothing();
+    assert!(error.headline.contains("a link that leaves it"), "{error}");
+    assert!(!Path::new("/tmp/evil-of-flux-test").exists());
+}
+
+#[test]
+fn a_name_of_gigabytes_is_not_read() {
+    // 64 MiB of name in 64 kB of archive.
+    let name = vec![b'a'; 64 << 20];
+    let archive = tar_gz_of(&[
+        (tar::EntryType::GNULongName, "././@LongLink", &name),
+        (tar::EntryType::Regular, "a", b"x"),
+    ]);
+    let server = FileServer::start(vec![Answer::Whole(archive.clone())]);
+    let error = Case::new(server.url("a.tar.gz"), &archive).fails_leaving_nothing();
+    assert_eq!(error.headline, "the archive is damaged");
+    assert!(
+        error.cause.join(" ").contains("header is too long"),
+        "{error:?}"
+    );
 }
 
 #[test]

@@ -451,3 +451,32 @@ fn linear_attention_is_recurrent() {
     assert_eq!(named("blk.0.attn_qkv.weight").class, TensorClass::Recurrent);
     assert_eq!(named("blk.3.attn_q.weight").class, TensorClass::Attention);
 }
+
+/// llama.cpp ends at these by an assertion (`load_hparams`).
+#[test]
+fn experts_that_no_token_uses_are_refused() {
+    for (count, used) in [(8, 0), (8, 9), (2000, 2)] {
+        let file = dense("qwen3moe", 1)
+            .u32("qwen3moe.expert_count", count)
+            .u32("qwen3moe.expert_used_count", used);
+        let told = read(&file).unwrap_err().headline;
+        let why = format!("qwen3moe.expert_used_count is {used} of {count} experts");
+        assert!(told.starts_with(&why), "{told}");
+    }
+}
+
+#[test]
+fn numbers_that_no_model_has_do_not_overflow() {
+    let mut file = Gguf::model("llama", 512);
+    for key in [
+        "embedding_length",
+        "attention.head_count",
+        "attention.key_length",
+        "attention.value_length",
+    ] {
+        file = file.u32(&format!("llama.{key}"), u32::MAX);
+    }
+    let layout = read(&file).unwrap();
+    let cache = layout.layers[0].attention.unwrap();
+    assert_eq!((cache.keys, cache.values), (1 << 40, 1 << 40));
+}

@@ -398,11 +398,28 @@ fn refused(value: &str) -> String {
 }
 
 #[test]
-fn a_file_can_only_produce_known_flags_and_plain_ggml_values() {
+fn a_file_can_only_produce_known_flags_and_variables_with_plain_values() {
     for (value, why) in [
-        ("env = { PATH = \"1\" }", "PATH is no GGML_ variable"),
-        ("env = { GGML_X = \"a b\" }", "\"a b\" is no plain value"),
-        ("env = { GGML_X = \"{}\" }", "\"{}\" is no plain value"),
+        (
+            "env = { PATH = \"1\" }",
+            "PATH is no variable of llama.cpp that Flux knows",
+        ),
+        (
+            "env = { GGML_BACKEND_PATH = \"evil.dll\" }",
+            "GGML_BACKEND_PATH is no variable of llama.cpp that Flux knows",
+        ),
+        (
+            "env = { GGML_VK_VISIBLE_DEVICES = \"1\" }",
+            "GGML_VK_VISIBLE_DEVICES is no variable of llama.cpp that Flux knows",
+        ),
+        (
+            "env = { GGML_VK_DISABLE_F16 = \"a b\" }",
+            "\"a b\" is no plain value",
+        ),
+        (
+            "env = { GGML_VK_DISABLE_F16 = \"{}\" }",
+            "\"{}\" is no plain value",
+        ),
         (
             "bench = [\"--model\", \"x\"]\nexpect = { m = 1 }",
             "\"--model\" is no flag that Flux knows and no plain value",
@@ -421,11 +438,11 @@ fn a_file_can_only_produce_known_flags_and_plain_ggml_values() {
         ),
         ("stock = false", "it changes nothing"),
         (
-            "env = { GGML_X = \"1\" }\nfallbck = true",
+            "env = { GGML_VK_DISABLE_F16 = \"1\" }\nfallbck = true",
             "there is no key fallbck",
         ),
         (
-            "env = { GGML_X = \"1\" }\nrequires = { y = [\"on\"] }",
+            "env = { GGML_VK_DISABLE_F16 = \"1\" }\nrequires = { y = [\"on\"] }",
             "y has no value [\"on\"]",
         ),
     ] {
@@ -448,9 +465,18 @@ fn a_file_of_the_wrong_shape_says_where() {
     );
     let dimension = |id: &str| {
         format!(
-            "[[dimension]]\nid = \"{id}\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_X = \"1\" }}\n"
+            "[[dimension]]\nid = \"{id}\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_VK_DISABLE_F16 = \"1\" }}\n"
         )
     };
+    for own in ["placement", "speculation"] {
+        let error = SearchSpace::parse(&dimension(own)).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("this id is a setting of Flux's own"),
+            "{error}"
+        );
+    }
     let error = SearchSpace::parse(&dimension("Upper")).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -153,7 +153,7 @@ fn a_search_space_of_ones_own_is_checked_and_taken_back() {
     let space = |value: &str| {
         format!(
             "[[dimension]]\nid = \"x\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \
-             \"{value}\"\nenv = {{ GGML_X = \"1\" }}\n"
+             \"{value}\"\nenv = {{ GGML_VK_DISABLE_F16 = \"1\" }}\n"
         )
     };
     fs::write(&file, space("a b")).unwrap();

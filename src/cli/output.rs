@@ -1,5 +1,6 @@
 //! Where words go: results to stdout, everything else to stderr, and a reader that is gone is no error.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
@@ -8,7 +9,12 @@ use crate::ports::{Notice, NoticeLevel};
 
 use super::args::Global;
 use super::error::CliResult;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, is_unseen, json};
+
+/// Begins what is bold.
+const BOLD: &str = "\u{1b}[1m";
+/// Ends it.
+const END: &str = "\u{1b}[0m";
 
 /// Bold headings on a terminal, plain text elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +38,7 @@ impl Style {
     /// A heading.
     pub fn heading(self, text: &str) -> String {
         if self.bold {
-            format!("\u{1b}[1m{text}\u{1b}[0m")
+            format!("{BOLD}{text}{END}")
         } else {
             text.to_owned()
         }
@@ -94,11 +100,41 @@ impl Output {
     }
 }
 
+/// Text for a terminal: lines, and the styles of [`Style`]; all else that is not seen is shown as in [`clean`]. What names
+/// things from outside is cleaned where it is put into a line; this is for what was forgotten there.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| c == '\n' || !is_unseen(c);
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style = [BOLD, END].into_iter().find(|s| rest.starts_with(s));
+        let (part, after) = rest.split_at(style.map_or(c.len_utf8(), str::len));
+        if style.is_some() || is_shown(c) {
+            shown.push_str(part);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+        rest = after;
+    }
+    Cow::Owned(shown)
+}
+
 /// Prints a result on stdout.
 ///
 /// # Errors
 /// stdout cannot be written; a closed pipe (`| head -1`) is none.
 pub fn print(text: &str) -> CliResult {
+    print_file(&harmless(text))
+}
+
+/// Prints a file as it is.
+///
+/// # Errors
+/// As `print`.
+pub fn print_file(text: &str) -> CliResult {
     let mut stdout = io::stdout().lock();
     let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
     let result = stdout
@@ -116,7 +152,7 @@ pub fn print(text: &str) -> CliResult {
 /// # Errors
 /// As `print`; the value cannot be serialised.
 pub fn print_json(document: &impl Serialize) -> CliResult {
-    print(&serde_json::to_string_pretty(document)?)
+    print_file(&json(document)?)
 }
 
 /// `warning: …` or `note: …`.
@@ -131,7 +167,7 @@ pub fn notice_line(notice: &Notice) -> String {
 /// Writes lines to stderr. Nobody is left to tell when that fails.
 pub fn say(text: &str) {
     let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes());
+    let _ = stderr.write_all(harmless(text).as_bytes());
     if !text.ends_with('\n') {
         let _ = stderr.write_all(b"\n");
     }
@@ -149,6 +185,16 @@ mod tests {
             "\u{1b}[1mMachine\u{1b}[0m"
         );
         assert!(!Style::of(false).bold);
+    }
+
+    #[test]
+    fn what_was_not_cleaned_does_not_reach_a_terminal() {
+        let heading = Style { bold: true }.heading("Machine");
+        let text = format!("{heading}\nGPU\u{1b}]0;title\u{7}\u{9b}2J\u{202e}模\r\n");
+        assert_eq!(
+            harmless(&text),
+            format!("{heading}\nGPU\\u{{1b}}]0;title\\u{{7}}\\u{{9b}}2J\\u{{202e}}模\\u{{d}}\n")
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::domain::text::clean;
 use crate::domain::types::Bytes;
 
 /// Device memory left free unless told otherwise: for the desktop, the driver and what grows during a run.
@@ -141,16 +142,17 @@ impl AppSettings {
     /// The text is no TOML at all.
     pub fn parse(text: &str) -> Result<(Self, Vec<String>), toml::de::Error> {
         let file: Table = text.parse()?;
-        let (mut settings, mut said) = (Self::default(), Vec::new());
-        let mut readable = Table::new();
+        let (mut readable, mut said) = (Table::new(), Vec::new());
         for (key, value) in file {
-            let mut with = readable.clone();
-            with.insert(key.clone(), value);
-            match with.clone().try_into() {
-                Ok(read) => (settings, readable) = (read, with),
-                Err(_) => said.push(format!("{key} has no such value: the default is used")),
+            let alone = Table::from_iter([(key.clone(), value.clone())]);
+            if alone.try_into::<Self>().is_ok() {
+                readable.insert(key, value);
+            } else {
+                let key = clean(&key);
+                said.push(format!("{key} has no such value: the default is used"));
             }
         }
+        let mut settings: Self = readable.try_into()?;
         said.extend(settings.bring_into_bounds());
         Ok((settings, said))
     }

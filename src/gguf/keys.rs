@@ -6,6 +6,12 @@ use super::header::{Header, Value};
 /// Most blocks llama.cpp takes (`LLAMA_MAX_LAYERS`).
 pub(super) const MAX_LAYERS: u32 = 512;
 
+/// Most experts of a layer that llama.cpp takes (`LLAMA_MAX_EXPERTS`).
+const MAX_EXPERTS: u64 = 1024;
+/// No count or width of a layer comes near: a header that says more is read as saying this, so that products of its
+/// numbers stay numbers.
+const MAX_NUMBER: u64 = 1 << 20;
+
 /// The keys of one architecture in one header.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
@@ -45,7 +51,26 @@ impl<'a> Keys<'a> {
 
     /// An integer ≥ 0.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
-        self.header.unsigned(&self.key(name))
+        let number = self.header.unsigned(&self.key(name));
+        number.map(|n| n.min(MAX_NUMBER))
+    }
+
+    /// Experts of a layer, and how many of them a token uses; `None` without any.
+    ///
+    /// # Errors
+    /// Numbers that llama.cpp ends at.
+    pub(super) fn experts(&self) -> Result<Option<(u64, u64)>, String> {
+        let Some(count) = self.positive("expert_count") else {
+            return Ok(None);
+        };
+        let used = self.largest("expert_used_count").unwrap_or(0);
+        if count > MAX_EXPERTS || !(1..=count).contains(&used) {
+            return Err(format!(
+                "{}.expert_used_count is {used} of {count} experts, but llama.cpp takes 1 to all of at most {MAX_EXPERTS}",
+                self.architecture
+            ));
+        }
+        Ok(Some((count, used)))
     }
 
     /// An integer > 0.
@@ -74,7 +99,10 @@ impl<'a> Keys<'a> {
     /// An array of whole numbers ≥ 0 of any length.
     pub(super) fn list(&self, name: &str) -> Option<Vec<u64>> {
         match self.value(name)? {
-            Value::Integers(list) => list.iter().map(|n| u64::try_from(*n).ok()).collect(),
+            Value::Integers(list) => {
+                let number = |n: &i64| Some(u64::try_from(*n).ok()?.min(MAX_NUMBER));
+                list.iter().map(number).collect()
+            }
             _ => None,
         }
     }

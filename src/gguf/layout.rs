@@ -40,7 +40,7 @@ pub(super) fn of(model: &Model) -> PortResult<ModelLayout> {
     Ok(ModelLayout {
         embedding: keys.number("embedding_length").unwrap_or(0),
         vocabulary: table.map_or_else(|| told_vocabulary(first, keys), |t| t.dims[1]),
-        experts: experts(keys, &tensors),
+        experts: experts(keys, &tensors).map_err(wrong)?,
         tied_embeddings,
         layers: blocks.layers,
         notices: blocks.notices,
@@ -90,22 +90,27 @@ fn told_vocabulary(header: &Header, keys: Keys<'_>) -> u64 {
         Some(Value::Skipped(count)) => Some(*count),
         _ => None,
     };
-    keys.number("vocab_size").or(tokens).unwrap_or(0)
+    header
+        .unsigned(&format!("{}.vocab_size", keys.architecture))
+        .or(tokens)
+        .unwrap_or(0)
 }
 
-fn experts(keys: Keys<'_>, tensors: &[TensorEntry]) -> Option<ExpertShape> {
-    let count = keys.positive("expert_count")?;
+fn experts(keys: Keys<'_>, tensors: &[TensorEntry]) -> Result<Option<ExpertShape>, String> {
+    let Some((count, used)) = keys.experts()? else {
+        return Ok(None);
+    };
     let down = tensors
         .iter()
         .find(|t| t.class == TensorClass::Experts && t.name.ends_with("ffn_down_exps.weight"));
     let told = || keys.largest("expert_feed_forward_length");
-    Some(ExpertShape {
+    Ok(Some(ExpertShape {
         count,
-        used: keys.largest("expert_used_count").unwrap_or(0).min(count),
+        used,
         feed_forward: down
             .map(|t| t.dims[0])
             .or_else(told)
             .or_else(|| keys.largest("feed_forward_length"))
             .unwrap_or(0),
-    })
+    }))
 }

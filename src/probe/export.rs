@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::domain::text::json;
 use crate::domain::types::{Machine, Runtime};
 use crate::owner;
 use crate::ports::{PortError, PortResult};
@@ -47,7 +48,7 @@ pub fn export(machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult
     for value in document.inherited_env.values_mut() {
         *value = last_component(value);
     }
-    let mut text = serde_json::to_string_pretty(&document).map_err(written)?;
+    let mut text = json(&document).map_err(written)?;
     text.push('\n');
     let path = dir.join(MACHINE_FILE);
     write_whole(dir, &path, text.as_bytes()).map_err(|e| failed(&e))?;

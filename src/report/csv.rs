@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::domain::telemetry::{HOST, Metric, SeriesId};
+use crate::domain::text::clean;
 use crate::domain::types::{RunOutcome, RunTelemetry, Spread, Stage, TestSamples};
 use crate::ports::StoredRun;
 
@@ -144,10 +145,11 @@ fn failure_code(class: crate::domain::types::FailureClass) -> String {
 
 /// Quoted where the format needs it.
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = clean(text);
+    if text.contains([',', '"']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::domain::handover::Form;
+use crate::domain::text::json;
 use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::JobError;
@@ -88,7 +89,7 @@ pub fn document(
     };
     match format {
         Format::Html => html(evidence, paths).map_err(failed),
-        Format::Json => serde_json::to_string_pretty(&paths.shown(evidence).map_err(failed)?)
+        Format::Json => json(&paths.shown(evidence).map_err(failed)?)
             .map(|text| text + "\n")
             .map_err(failed),
         Format::Csv => Ok(csv::samples(

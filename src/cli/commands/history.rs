@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::cli::args::{Export, History, Show};
 use crate::cli::error::{CliError, CliResult};
-use crate::cli::output::{Output, print, print_json};
+use crate::cli::output::{Output, print_file, print_json};
 use crate::cli::render::{history, session};
 use crate::domain::text::clean;
 use crate::engine::evidence::{Evidence, evidence};
@@ -73,7 +73,7 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
     let text = document(&evidence, args.format.into(), args.port, &paths)?;
     tell_missing(args.format.into(), &evidence, output);
     let Some(path) = &args.output else {
-        return print(&text);
+        return print_file(&text);
     };
     report::write(path, text.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));

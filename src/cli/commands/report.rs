@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cli::args::Report;
 use crate::cli::error::CliResult;
-use crate::cli::output::{Output, print};
+use crate::cli::output::{Output, print_file};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
 use crate::report;
@@ -26,7 +26,7 @@ pub fn run(args: &Report, place: &Place, output: &Output) -> CliResult {
     let path = args.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(report::Format::Html.file_name(args.id)));
     if path.as_os_str() == "-" {
-        return print(&html);
+        return print_file(&html);
     }
     report::write(&path, html.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));

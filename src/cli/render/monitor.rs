@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::error::CliResult;
 use crate::cli::output::Style;
 use crate::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId, Summary};
-use crate::domain::text::{clean, count, metric_words, reading_words, span};
+use crate::domain::text::{clean, count, metric_words, reading_words, seen_json, span};
 use crate::domain::types::Timestamp;
 use crate::engine::telemetry::Tick;
 
@@ -292,7 +292,7 @@ pub fn json_line(tick: &Tick, with_absent: bool) -> CliResult<String> {
         let absent = |a: &AbsentSensor| json!({ "source": a.series.source, "metric": key(a.series.metric), "reason": a.reason });
         document["absent"] = tick.absent.iter().map(absent).collect();
     }
-    Ok(serde_json::to_string(&document)? + "\n")
+    Ok(seen_json(&serde_json::to_string(&document)?) + "\n")
 }
 
 /// A metric's name in the store, which ends with its unit.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::words;
 use crate::domain::search::SearchSpace;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, json};
 use crate::domain::types::{Backend, Fingerprint, Goal, Settings, Timestamp};
 
 /// What the document says it is.
@@ -19,6 +19,10 @@ const SCHEMA: u32 = 1;
 const MAX_BYTES: usize = 1 << 20;
 /// Longest name of a model: what people write fits a line or two.
 const MAX_NAME: usize = 256;
+/// Characters of any other text: the longest Flux writes, a placement of 512 single layers, has about 2,000.
+const MAX_TEXT: usize = 4096;
+/// Fields of a fingerprint, a dozen for each GPU.
+const MAX_FIELDS: usize = 1024;
 /// Hex digits of a SHA-256.
 const DIGEST_DIGITS: usize = 64;
 
@@ -113,7 +117,7 @@ impl SharedProfile {
 
     /// The document as it is written.
     pub fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
+        let text = json(self);
         // Only texts and numbers: nothing in it has no JSON.
         text.unwrap_or_default() + "\n"
     }
@@ -154,6 +158,7 @@ pub fn read(text: &str, space: &SearchSpace) -> Result<SharedProfile, ImportErro
             "its model's name has not 1 to {MAX_NAME} characters"
         )));
     }
+    check_lengths(&profile)?;
     for digest in [
         &profile.model.digest,
         &profile.build.digest,
@@ -169,6 +174,25 @@ pub fn read(text: &str, space: &SearchSpace) -> Result<SharedProfile, ImportErro
     }
     check(&profile.settings, space).map_err(ImportError::Setting)?;
     Ok(profile)
+}
+
+fn check_lengths(profile: &SharedProfile) -> Result<(), ImportError> {
+    let fields = &profile.fingerprint.fields;
+    let pairs = fields
+        .iter()
+        .map(|(n, v)| (n, v))
+        .chain(&profile.settings.0);
+    let mut texts = pairs.flat_map(|(name, value)| [name, value]).chain([
+        &profile.flux_version,
+        &profile.confirmed,
+        &profile.build.commit,
+    ]);
+    if fields.len() > MAX_FIELDS || texts.any(|text| text.chars().count() > MAX_TEXT) {
+        return Err(ImportError::Shape(format!(
+            "it has a text of more than {MAX_TEXT} characters, or more than {MAX_FIELDS} fields"
+        )));
+    }
+    Ok(())
 }
 
 fn is_session(value: &serde_json::Value) -> bool {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::domain::redact::Redaction;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, is_unseen};
 use crate::domain::types::Backend;
 
 pub use document::{Build, ImportError, KIND, SharedModel, SharedProfile, read};
@@ -147,19 +147,17 @@ impl Handover {
     }
 }
 
-/// A double-quoted YAML 1.2 scalar, which is a JSON string with what is not printable escaped.
+/// A double-quoted YAML 1.2 scalar, with what is not printable or not seen escaped.
 fn yaml_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control()
-                || matches!(
-                    c,
-                    '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-                ) =>
-            {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            c if is_unseen(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                let _ = match u32::from(c) {
+                    n @ ..=0xffff => write!(quoted, "\\u{n:04x}"),
+                    n => write!(quoted, "\\U{n:08x}"),
+                };
             }
             c => quoted.push(c),
         }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::domain::server_args::pairs;
-use crate::domain::text::{clean, quoted};
+use crate::domain::text::{clean, is_unseen, quoted};
 
 use super::{Handover, Word};
 
@@ -17,10 +17,10 @@ fn value(word: &Word) -> Result<String, String> {
     let cannot = text.trim_matches([' ', '\t']) != text
         || text.is_empty()
         || text.contains([';', '#'])
-        || text.chars().any(char::is_control);
+        || text.chars().any(is_unseen);
     if cannot {
         return Err(format!(
-            "a preset file has no way to write `;`, `#`, line breaks or outer blanks, as in {}: rename it, or export a script",
+            "a preset file has no way to write `;`, `#`, line breaks, unseen characters or outer blanks, as in {}: rename it, or export a script",
             clean(&text)
         ));
     }

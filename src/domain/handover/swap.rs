@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::domain::text::{clean, crt_quoted, quoted};
+use crate::domain::text::{clean, crt_quoted};
 
 use super::{Handover, Word, yaml_quoted};
 
@@ -27,9 +27,9 @@ fn word(word: &Word, windows: bool) -> Result<String, String> {
     Ok(if windows {
         crt_quoted(&format!("{home}{text}"))
     } else if word.in_home {
-        format!("\"{home}\"{}", quoted(text))
+        format!("\"{home}\"{}", shell_words::quote(text))
     } else {
-        quoted(text)
+        shell_words::quote(text).into_owned()
     })
 }
 

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::domain::text::is_unseen;
+
 use super::{Handover, Word};
 
 /// A quoted word: C escapes, no specifiers.
@@ -12,7 +14,7 @@ fn escaped(text: &str) -> String {
         match c {
             '"' | '\\' => shown.extend(['\\', c]),
             '%' => shown.push_str("%%"),
-            c if c.is_control() => {
+            c if is_unseen(c) => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
                     let _ = write!(shown, "\\x{byte:02x}");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::domain::redact::Redaction;
 use crate::domain::search::SearchSpace;
+use crate::domain::text::is_unseen;
 use crate::domain::types::{Backend, Fingerprint, Goal, Settings, Timestamp};
 
 use super::document::{Build, ImportError, KIND, SharedModel, SharedProfile, read};
@@ -405,10 +406,48 @@ fn each_backend_has_its_image_and_its_way_to_the_gpu() {
     assert!(metal.write(Form::Compose).unwrap_err().contains("no GPU"));
 }
 
+/// Text of any characters; those that are not seen are as likely as all others.
+fn any_text(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {
+    let any = prop_oneof![
+        "(?s)[^\0]",
+        "[\u{1}-\u{1f}\u{7f}-\u{ad}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2066}\u{e0041}]"
+    ];
+    prop::collection::vec(any, length).prop_map(|parts| parts.concat())
+}
+
+/// Every form.
+const FORMS: [Form; 6] = [
+    Form::Bash,
+    Form::Powershell,
+    Form::Preset,
+    Form::LlamaSwap,
+    Form::Systemd,
+    Form::Compose,
+];
+
 proptest! {
+    /// Nothing in a file reorders, hides or steers what is shown of it, whatever names and words it carries.
+    #[test]
+    fn every_character_of_every_form_is_seen(name in any_text(1..24), value in any_text(1..12)) {
+        let mut h = handover("/opt/s", &format!("/m/{name}"));
+        h.name.clone_from(&name);
+        h.about.push(value.clone());
+        h.env = BTreeMap::from([("GGML_X".to_owned(), Word::exact(value.as_str()))]);
+        h.args.push(Word::exact(value.as_str()));
+        let mut document = shared();
+        document.model.name = name;
+        document.confirmed = value;
+        let written = FORMS.into_iter().filter_map(|form| h.write(form).ok());
+        for text in written.chain([document.to_json()]) {
+            // Windows PowerShell needs a byte order mark.
+            let text = text.trim_start_matches('\u{feff}');
+            prop_assert!(text.chars().all(|c| c == '\n' || !is_unseen(c)), "{text:?}");
+        }
+    }
+
     /// Whatever a file is called, it comes back as it was, or the form says that it cannot write it.
     #[test]
-    fn any_name_comes_back_exact(name in "(?s)[^\0]{1,24}", value in "(?s)[^\0]{1,12}") {
+    fn any_name_comes_back_exact(name in any_text(1..24), value in any_text(1..12)) {
         let model = format!("/m/{name}");
         let mut h = handover("/opt/s", &model);
         h.env = BTreeMap::from([("GGML_X".to_owned(), Word::exact(value.as_str()))]);
@@ -433,7 +472,7 @@ proptest! {
             prop_assert_eq!(line, &model);
         }
         let script = h.write(Form::Powershell).unwrap();
-        if !model.chars().any(char::is_control) {
+        if !model.chars().any(is_unseen) {
             let start = script.find("$arguments = ").unwrap();
             let end = script.find("$before = ").unwrap();
             prop_assert_eq!(&powershell_strings(&script[start..end]), &words[1..]);

@@ -15,6 +15,7 @@ use super::footprint::Footprint;
 use super::layout::{ModelLayout, TensorClass};
 use super::memory::repacked_bytes;
 use super::speed::{Setting, work};
+use super::words::MAX_TOKENS;
 
 /// Records turned into observations, and why others were left out.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -139,7 +140,7 @@ pub fn context(record: &Value) -> ContextParams {
     let stock = ContextParams::default();
     let count = |field: &str, stock: u64| {
         let said = number(record, field).and_then(|n| u64::try_from(n).ok());
-        said.unwrap_or(stock)
+        said.unwrap_or(stock).clamp(1, MAX_TOKENS)
     };
     let text = |field: &str| {
         let said = record.get(field).and_then(Value::as_str);

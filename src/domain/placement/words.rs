@@ -109,13 +109,19 @@ impl Words {
     fn keep(&mut self, class: TensorClass, value: &str) -> Result<(), String> {
         let wrong = || format!("{value}: write layers like 0-11.36-47");
         let mut layers = Vec::new();
+        let before: usize = self
+            .placement
+            .host_tensors
+            .iter()
+            .map(|t| t.layers.len())
+            .sum();
         for range in value.split(['.', '+']) {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
             let (from, to): (u32, u32) = (
                 from.parse().map_err(|_| wrong())?,
                 to.parse().map_err(|_| wrong())?,
             );
-            if to < from || to - from > MAX_LAYERS {
+            if to < from || before + layers.len() + (to - from) as usize >= MAX_LAYERS {
                 return Err(wrong());
             }
             layers.extend(from..=to);
@@ -143,9 +149,9 @@ fn cache_type(key: &str, value: &str) -> Result<String, String> {
 }
 
 /// Longer contexts than any model has.
-const MAX_TOKENS: u64 = 1 << 30;
-/// More layers than any model has; a typing error must not fill memory.
-const MAX_LAYERS: u32 = 100_000;
+pub(super) const MAX_TOKENS: u64 = 1 << 30;
+/// More layers than any model has, of both kinds of tensor together; a typing error must not fill memory.
+const MAX_LAYERS: usize = 100_000;
 
 fn whole<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
     value
@@ -183,6 +189,9 @@ mod tests {
             ("c=99999999999999", "c=99999999999999: from 1 to"),
             ("ts=nan/1", "ts=nan/1: write shares"),
             ("ts=-1/2", "ts=-1/2: write shares"),
+            ("ffn=0-100000", "0-100000: write layers"),
+            ("ffn=0-99998+0-1", "0-99998+0-1: write layers"),
+            ("ffn=0-99998 experts=0-1", "0-1: write layers"),
         ] {
             let error = parse(text, &ContextParams::default()).unwrap_err();
             assert!(error.starts_with(why), "{error}");

@@ -11,6 +11,7 @@ mod drop_one;
 mod finalists;
 pub mod goal;
 mod guard;
+mod known;
 pub mod launch;
 pub mod offer;
 pub mod outcome;

@@ -1,6 +1,6 @@
 //! The search space as data: `assets/search-space.toml`, checked against a whitelist of shapes (paper section 2.3).
 //!
-//! A file may only produce flags Flux knows and `GGML_*` variables with plain values: never an arbitrary string.
+//! A file may only produce flags and `GGML_*` variables Flux knows, with plain values: never an arbitrary string.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -8,52 +8,18 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use crate::domain::placement::words;
+use crate::domain::server::speculation;
+use crate::domain::text::clean;
 use crate::domain::types::Backend;
+
+use super::known::{BENCH_FLAGS, SERVER_FLAGS, VARIABLES};
 
 /// The search space that ships with Flux.
 const SHIPPED: &str = include_str!("../../../assets/search-space.toml");
 
 /// Where a template takes its number.
 pub(super) const HOLE: &str = "{}";
-
-/// Flags of `llama-bench` a search space may use.
-const BENCH_FLAGS: &[&str] = &[
-    "--batch-size",
-    "--split-mode",
-    "--cache-type-k",
-    "--cache-type-v",
-    "--cpu-strict",
-    "--flash-attn",
-    "--load-mode",
-    "--no-host",
-    "--no-kv-offload",
-    "--no-op-offload",
-    "--poll",
-    "--repack",
-    "--threads",
-    "--ubatch-size",
-];
-
-/// Flags of `llama-server` a search space may use.
-const SERVER_FLAGS: &[&str] = &[
-    "--batch-size",
-    "--split-mode",
-    "--cache-type-k",
-    "--cache-type-v",
-    "--cpu-strict",
-    "--flash-attn",
-    "--kv-offload",
-    "--load-mode",
-    "--no-host",
-    "--no-kv-offload",
-    "--no-op-offload",
-    "--no-repack",
-    "--op-offload",
-    "--poll",
-    "--repack",
-    "--threads",
-    "--ubatch-size",
-];
 
 /// What part of the work a dimension changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -275,13 +241,16 @@ impl SearchSpace {
             if !is_kebab(&dimension.id) {
                 return wrong("a dimension's id is kebab-case");
             }
+            if [words::SETTING, speculation::SETTING].contains(&dimension.id.as_str()) {
+                return wrong("this id is a setting of Flux's own");
+            }
             if !seen.insert(&dimension.id) {
                 return wrong("this id is used twice");
             }
-            if dimension.title.trim().is_empty() || dimension.title.contains('\n') {
+            if !is_line(&dimension.title) {
                 return wrong("a title is one line");
             }
-            if dimension.summary.is_empty() || dimension.summary.contains('\n') {
+            if !is_line(&dimension.summary) {
                 return wrong("a summary is one line");
             }
             if dimension.number.is_some() != dimension.values.is_empty() {
@@ -386,19 +355,19 @@ fn check_keys(place: &str, unknown: &BTreeMap<String, toml::Value>) -> Result<()
     }
 }
 
-/// The whitelist: known flags, `GGML_*` names, plain values.
+/// The whitelist: known flags and variables, plain values.
 fn check_effect(place: &str, effect: &Effect, template: bool) -> Result<(), SpaceError> {
     check_args(place, &effect.bench, BENCH_FLAGS, template)?;
     check_args(place, &effect.server, SERVER_FLAGS, template)?;
     for (name, value) in &effect.env {
-        let known = name.strip_prefix("GGML_").is_some_and(|rest| {
-            !rest.is_empty()
-                && rest
-                    .chars()
-                    .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-        });
-        if !known {
-            return Err(rule(place, &format!("{name} is no GGML_ variable")));
+        if !VARIABLES.contains(&name.as_str()) {
+            return Err(rule(
+                place,
+                &format!(
+                    "{} is no variable of llama.cpp that Flux knows",
+                    clean(name)
+                ),
+            ));
         }
         let filled = template && value == HOLE;
         if !is_plain(value) && !filled {
@@ -437,6 +406,10 @@ fn check_args(
         }
     }
     Ok(())
+}
+
+fn is_line(text: &str) -> bool {
+    !text.trim().is_empty() && clean(text) == text
 }
 
 fn is_kebab(text: &str) -> bool {

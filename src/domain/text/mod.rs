@@ -12,6 +12,10 @@ mod shell;
 mod speculation;
 mod telemetry;
 
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
 use crate::domain::types::Timestamp;
 
 pub use bandwidth::{bandwidth_words, path_words, streaming_words};
@@ -37,10 +41,33 @@ pub use telemetry::{energy_line, metric_words, reading_words, sensor_lines};
 pub fn clean(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || is_invisible(c) {
+        if is_unseen(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
+        }
+    }
+    shown
+}
+
+/// A document as JSON in which every character is seen: JSON has escapes of its own for the others.
+///
+/// # Errors
+/// The document has no JSON.
+pub fn json(document: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(document).map(|text| seen_json(&text))
+}
+
+/// JSON with its own escapes for characters that are not seen; only its strings can have any, but for the lines' ends.
+pub fn seen_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || !is_unseen(c) {
+            shown.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(shown, "\\u{unit:04x}");
         }
     }
     shown
@@ -51,9 +78,15 @@ pub fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// Characters that reorder or hide what follows them: bidirectional controls, zero-width marks, separators.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+/// Control characters, and those that reorder or hide what follows them or are not seen at all: bidirectional controls,
+/// zero-width marks, separators, fillers, tags (Unicode's "format" and "default ignorable" characters, without those
+/// that only choose a glyph).
+pub(crate) fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Most decimals ever shown: a measurement of tokens per second carries no more.
@@ -207,7 +240,23 @@ mod tests {
             clean("model\u{202e}fugg.exe\u{9b}2J"),
             "model\\u{202e}fugg.exe\\u{9b}2J"
         );
-        assert_eq!(clean("日本 ÄÖ µ"), "日本 ÄÖ µ");
+        assert_eq!(
+            clean("a\u{61c}b\u{e0041}\u{ad}\u{3164}"),
+            "a\\u{61c}b\\u{e0041}\\u{ad}\\u{3164}"
+        );
+        assert_eq!(clean("日本 ÄÖ µ ❤\u{fe0f}"), "日本 ÄÖ µ ❤\u{fe0f}");
+    }
+
+    #[test]
+    fn json_has_every_character_and_shows_it() {
+        let name = "a\u{9b}2J\u{202e}\u{7f}\n\u{e0041}模";
+        let text = json(&[name]).unwrap();
+        assert_eq!(
+            text,
+            "[\n  \"a\\u009b2J\\u202e\\u007f\\n\\udb40\\udc41模\"\n]"
+        );
+        let back: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, [name]);
     }
 
     #[test]

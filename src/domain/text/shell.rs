@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::is_unseen;
+
 /// A shell that a command is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
-    /// bash, zsh, and any POSIX shell where no word has a control character.
+    /// bash, zsh, and any POSIX shell where every character is seen.
     Bash,
     /// PowerShell; 7.3 or later where a word has a double quote or is empty (`about_Parsing`, native arguments).
     Powershell,
@@ -57,16 +59,16 @@ pub fn shell_command(env: &BTreeMap<String, String>, words: &[String]) -> String
     variables.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Control characters go into `$'…'`, so that the line is harmless on a terminal and still exact.
+/// Characters that are not seen go into `$'…'`, so that the line is harmless on a terminal and still exact.
 pub(crate) fn quoted(word: &str) -> String {
-    if !word.chars().any(char::is_control) {
+    if !word.chars().any(is_unseen) {
         return shell_words::quote(word).into_owned();
     }
     let mut text = String::from("$'");
     for c in word.chars() {
         match c {
             '\'' | '\\' => text.extend(['\\', c]),
-            c if c.is_control() => {
+            c if is_unseen(c) => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
                     let _ = write!(text, "\\x{byte:02x}");
@@ -106,11 +108,11 @@ fn powershell_word(word: &str) -> String {
     }
 }
 
-/// A PowerShell string: in single quotes, typographic ones counting as such; control characters by their numbers.
+/// A PowerShell string: in single quotes, typographic ones counting as such; characters that are not seen by their numbers.
 pub(crate) fn powershell_quoted(text: &str) -> String {
     const SINGLE: [char; 5] = ['\'', '\u{2018}', '\u{2019}', '\u{201a}', '\u{201b}'];
     const DOUBLE: [char; 4] = ['"', '\u{201c}', '\u{201d}', '\u{201e}'];
-    if !text.chars().any(char::is_control) {
+    if !text.chars().any(is_unseen) {
         let mut quoted = String::from("'");
         for c in text.chars() {
             if SINGLE.contains(&c) {
@@ -122,8 +124,8 @@ pub(crate) fn powershell_quoted(text: &str) -> String {
     }
     let mut quoted = String::from("\"");
     for c in text.chars() {
-        if c.is_control() {
-            let _ = write!(quoted, "$([char]{})", u32::from(c));
+        if is_unseen(c) {
+            let _ = write!(quoted, "$([char]::ConvertFromUtf32({}))", u32::from(c));
             continue;
         }
         if matches!(c, '`' | '$') || DOUBLE.contains(&c) {
@@ -210,9 +212,9 @@ fn set_at_all(shell: &str, name: &str, value: &str) -> Result<(), String> {
 }
 
 fn one_line(text: &str) -> Result<(), String> {
-    match text.chars().find(|c| c.is_control()) {
+    match text.chars().find(|c| is_unseen(*c)) {
         Some(c) => Err(format!(
-            "the command prompt has no way to write the control character {} of {}; use --shell powershell",
+            "the command prompt has no way to write the character {} of {}; use --shell powershell",
             c.escape_unicode(),
             super::clean(text)
         )),
@@ -265,7 +267,7 @@ mod tests {
         );
         assert_eq!(
             powershell_word("a\n$x“`"),
-            "\"a$([char]10)`$x`“``\"",
+            "\"a$([char]::ConvertFromUtf32(10))`$x`“``\"",
             "control characters by number"
         );
     }

@@ -1,9 +1,12 @@
 //! Unpacks a release archive into a folder of its own. Every entry stays inside it or the whole archive is refused;
 //! exec bits and inner symbolic links are kept.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use flate2::read::GzDecoder;
 
@@ -13,6 +16,15 @@ use super::{cancelled, write_error};
 
 /// No known build unpacks to more, in bytes: a bomb is stopped here.
 const LARGEST: u64 = 8_000_000_000;
+/// Files, folders and links of an archive; the largest known build has a few dozen.
+const MOST_ENTRIES: usize = 10_000;
+/// Bytes before an entry's content: its header, with a long name and a long link target. The tar library reads those into
+/// memory whatever length they claim.
+const LONGEST_HEADER: u64 = 64 << 10;
+/// Names that Windows takes for devices, whatever their extension.
+const DEVICES: [&str; 6] = ["aux", "con", "conin$", "conout$", "nul", "prn"];
+/// Likewise, with a digit behind.
+const NUMBERED_DEVICES: [&str; 2] = ["com", "lpt"];
 /// A link's target is a path; a longer one in a zip file is refused.
 const LONGEST_LINK: u64 = 4096;
 /// Bytes copied between two looks at the cancel flag.
@@ -31,6 +43,8 @@ pub(super) fn unpack(
     let mut target = Target {
         root: into,
         links: Vec::new(),
+        names: BTreeSet::new(),
+        entries: 0,
         written: 0,
         cancel,
     };
@@ -46,12 +60,34 @@ pub(super) fn unpack(
 struct Target<'a> {
     root: &'a Path,
     links: Vec<(PathBuf, PathBuf)>,
+    /// Files and links, in lower case: two that differ in nothing else are one on Windows and macOS.
+    names: BTreeSet<String>,
+    entries: usize,
     written: u64,
     cancel: &'a CancelToken,
 }
 
 impl Target<'_> {
+    fn count(&mut self) -> PortResult<()> {
+        self.entries += 1;
+        if self.entries > MOST_ENTRIES {
+            return Err(refused(&format!("it holds more than {MOST_ENTRIES} files")));
+        }
+        Ok(())
+    }
+
+    fn take_name(&mut self, path: &Path) -> PortResult<()> {
+        if self.names.insert(path.to_string_lossy().to_lowercase()) {
+            return Ok(());
+        }
+        Err(refused(&format!(
+            "it holds the same name twice: {}",
+            path.display()
+        )))
+    }
+
     fn file(&mut self, path: &Path, content: &mut dyn Read, is_program: bool) -> PortResult<()> {
+        self.take_name(path)?;
         let to = self.root.join(path);
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent).map_err(|e| write_error(parent, &e))?;
@@ -83,6 +119,7 @@ impl Target<'_> {
     }
 
     fn link(&mut self, path: PathBuf, target: &Path) -> PortResult<()> {
+        self.take_name(&path)?;
         if !stays_inside(&path, target) {
             return Err(refused(&format!(
                 "it holds a link that leaves it: {}",
@@ -93,22 +130,13 @@ impl Target<'_> {
         Ok(())
     }
 
+    /// Folders first: made after a link, one could be made behind it.
     fn make_links(&self) -> PortResult<()> {
+        for (path, _) in &self.links {
+            self.folder(path.parent().unwrap_or(Path::new("")))?;
+        }
         for (path, target) in &self.links {
             let link = self.root.join(path);
-            if let Some(parent) = link.parent() {
-                fs::create_dir_all(parent).map_err(|e| write_error(parent, &e))?;
-                // A link made before this one could lead its folder elsewhere.
-                let inside = parent
-                    .canonicalize()
-                    .and_then(|p| Ok(p.starts_with(self.root.canonicalize()?)));
-                if !matches!(inside, Ok(true)) {
-                    return Err(refused(&format!(
-                        "it holds a link behind a link: {}",
-                        path.display()
-                    )));
-                }
-            }
             make_link(target, &link).map_err(|e| write_error(&link, &e))?;
         }
         self.check_links()
@@ -141,6 +169,7 @@ impl Target<'_> {
 fn unpack_zip(file: File, target: &mut Target<'_>) -> PortResult<()> {
     let mut archive = zip::ZipArchive::new(file).map_err(|e| damaged(&e))?;
     for index in 0..archive.len() {
+        target.count()?;
         let mut entry = archive.by_index(index).map_err(|e| damaged(&e))?;
         let name = entry.name().map_err(|e| damaged(&e))?.into_owned();
         // Some Windows tools write back slashes.
@@ -164,9 +193,21 @@ fn unpack_zip(file: File, target: &mut Target<'_>) -> PortResult<()> {
 
 fn unpack_tar(file: File, target: &mut Target<'_>) -> PortResult<()> {
     use tar::EntryType;
-    let mut archive = tar::Archive::new(GzDecoder::new(io::BufReader::new(file)));
-    for entry in archive.entries().map_err(|e| damaged(&e))? {
+    let left = Rc::new(Cell::new(0));
+    let mut archive = tar::Archive::new(Rationed {
+        inner: GzDecoder::new(io::BufReader::new(file)),
+        left: Rc::clone(&left),
+    });
+    let mut entries = archive.entries().map_err(|e| damaged(&e))?;
+    loop {
+        left.set(LONGEST_HEADER);
+        let Some(entry) = entries.next() else {
+            break;
+        };
         let mut entry = entry.map_err(|e| damaged(&e))?;
+        // The content has a limit of its own.
+        left.set(u64::MAX);
+        target.count()?;
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::XGlobalHeader | EntryType::XHeader) {
             continue;
@@ -197,12 +238,33 @@ fn unpack_tar(file: File, target: &mut Target<'_>) -> PortResult<()> {
     Ok(())
 }
 
+/// A reader that gives no more than is left.
+struct Rationed<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Rationed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.get();
+        if left == 0 {
+            return Err(io::Error::other("an entry's header is too long"));
+        }
+        let room = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read = self.inner.read(&mut buffer[..room])?;
+        self.left.set(left - read as u64);
+        Ok(read)
+    }
+}
+
 /// The path of an entry, relative and without `.`; anything that could leave the folder is refused.
 fn inner_path(path: &Path) -> PortResult<PathBuf> {
     let mut inner = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::Normal(name) if !name.to_string_lossy().contains(':') => inner.push(name),
+            Component::Normal(name) if is_file_name(&name.to_string_lossy()) => inner.push(name),
             Component::CurDir => {}
             _ => {
                 return Err(refused(&format!(
@@ -213,6 +275,21 @@ fn inner_path(path: &Path) -> PortResult<PathBuf> {
         }
     }
     Ok(inner)
+}
+
+/// Is this a file of that name on every system, and nothing else? Windows drops dots and spaces at the end, reads what
+/// follows a colon as a stream of the file, and some names as devices.
+fn is_file_name(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let stem = stem.to_lowercase();
+    let is_numbered = |device: &&str| {
+        let number = stem.strip_prefix(*device);
+        number.is_some_and(|n| n.chars().count() == 1 && n.chars().all(char::is_numeric))
+    };
+    !name.contains(|c: char| c == ':' || c.is_control())
+        && !name.ends_with(['.', ' '])
+        && !DEVICES.contains(&stem.as_str())
+        && !NUMBERED_DEVICES.iter().any(is_numbered)
 }
 
 /// Does a link at `path` to `target` stay inside the archive?
@@ -279,8 +356,25 @@ mod tests {
             inner_path(Path::new("./build/bin/llama-bench")).unwrap(),
             Path::new("build/bin/llama-bench")
         );
-        for path in ["/etc/passwd", "../x", "a/../../x", "c:/x"] {
+        for path in [
+            "/etc/passwd",
+            "../x",
+            "a/../../x",
+            "c:/x",
+            "a/.. /x",
+            "a./x",
+            "bin/NUL",
+            "con.txt",
+            "Com1 .dll",
+            "lpt¹",
+            "conout$",
+            "x\u{1b}[2J",
+            "x\ny",
+        ] {
             assert!(inner_path(Path::new(path)).is_err(), "{path}");
+        }
+        for path in ["com/x", "com10", "console.txt", "nullable.so.1", "a b/.x"] {
+            assert!(inner_path(Path::new(path)).is_ok(), "{path}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The attention part of a layer (`build_qkv`, `build_attn`, `build_attn_mha` of `llama-graph.cpp`).
 
 use super::cache;
-use super::graph::{Elem, Id, Op, Stored};
+use super::graph::{Elem, Id, MAX_BYTES, Op, Stored};
 use super::net::Net;
 use crate::domain::placement::layout::AttentionCache;
 
@@ -227,7 +227,8 @@ impl Net<'_> {
         }
         let half = |kind: &str, values: u64| {
             let unpacks = !kind.eq_ignore_ascii_case("f16");
-            let bytes = cache::row_bytes("f16", values * cells) + UNPACKED_ALIGNMENT;
+            let bytes = cache::row_bytes("f16", values.saturating_mul(cells)).min(MAX_BYTES)
+                + UNPACKED_ALIGNMENT;
             if unpacks { bytes } else { 0 }
         };
         half(&self.context.type_k, cache.keys) + half(&self.context.type_v, cache.values)

@@ -4,6 +4,8 @@
 use crate::domain::placement::assignment::ContextParams;
 use crate::domain::placement::layout::{AttentionCache, LayerShape};
 
+use super::graph::MAX_BYTES;
+
 /// llama.cpp rounds the cells of a cache up to this many.
 const CELL_STEP: u64 = 256;
 /// Bytes of a value of recurrent state, always f32.
@@ -26,7 +28,7 @@ const CACHE_TYPES: [(&str, u64, u64); 9] = [
 pub(in crate::domain::placement) fn row_bytes(kind: &str, values: u64) -> u64 {
     let known = |t: &&(&str, u64, u64)| t.0.eq_ignore_ascii_case(kind);
     let (_, block, bytes) = CACHE_TYPES.iter().find(known).unwrap_or(&CACHE_TYPES[1]);
-    values.div_ceil(*block) * bytes
+    values.div_ceil(*block).saturating_mul(*bytes)
 }
 
 /// Is this a type of blocks, so that attention must rotate and unpack it?
@@ -67,18 +69,19 @@ pub(super) fn layer_cells(context: &ContextParams, cache: AttentionCache) -> u64
 /// K and V cache of a layer, in bytes: per-token values × cells × sequences.
 pub(super) fn attention_bytes(context: &ContextParams, cache: AttentionCache) -> [u64; 2] {
     let cells = layer_cells(context, cache) * context.sequences.max(1);
+    let bytes = |kind, values| row_bytes(kind, values).saturating_mul(cells).min(MAX_BYTES);
     [
-        row_bytes(&context.type_k, cache.keys) * cells,
-        row_bytes(&context.type_v, cache.values) * cells,
+        bytes(&context.type_k, cache.keys),
+        bytes(&context.type_v, cache.values),
     ]
 }
 
 /// Convolution and recurrent state of a layer, in bytes.
 pub(super) fn recurrent_bytes(context: &ContextParams, layer: &LayerShape) -> [u64; 2] {
     let sequences = context.sequences.max(1) * STATE_BYTES;
-    layer
-        .recurrent
-        .map_or([0, 0], |r| [r.convolution * sequences, r.state * sequences])
+    layer.recurrent.map_or([0, 0], |r| {
+        [r.convolution, r.state].map(|n| n.saturating_mul(sequences).min(MAX_BYTES))
+    })
 }
 
 /// All a layer keeps: K, V, convolution and recurrent state, each a tensor of its own.

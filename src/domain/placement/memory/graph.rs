@@ -133,6 +133,14 @@ pub(super) fn shape(ne: &[u64]) -> [u64; 4] {
     full
 }
 
+/// Bytes that a tensor at most counts for: a PiB is more than any machine has, and thousands of them still add up.
+pub(super) const MAX_BYTES: u64 = 1 << 50;
+
+fn bytes(ne: [u64; 4], elem: Elem) -> u64 {
+    let all = ne.iter().fold(elem.bytes(), |b, n| b.saturating_mul(*n));
+    all.min(MAX_BYTES)
+}
+
 impl Graph {
     pub(super) fn push(&mut self, tensor: Tensor) -> Id {
         self.tensors.push(tensor);
@@ -145,7 +153,7 @@ impl Graph {
             op,
             ne,
             elem,
-            bytes: ne.iter().product::<u64>() * elem.bytes(),
+            bytes: bytes(ne, elem),
             extra: 0,
             src: Vec::new(),
             root: None,
@@ -203,7 +211,7 @@ impl Graph {
         let ne = shape(ne);
         let bytes = match elem {
             Elem::Stored => whole,
-            _ => ne.iter().product::<u64>() * elem.bytes(),
+            _ => bytes(ne, elem),
         };
         let tensor = Tensor {
             bytes,
