@@ -120,6 +120,8 @@ pub enum Act {
     Hang,
     IgnoreSigterm,
     Grandchild,
+    /// A process in a session of its own that holds the pipes.
+    Daemon,
     PrintNan,
     WrongTests,
     /// Other effective values than asked for.
@@ -259,6 +261,11 @@ pub fn before_results(act: &Act) -> Option<ExitCode> {
         // The handler that replaces SIGTERM's default does nothing.
         Act::IgnoreSigterm => drop(ctrlc::set_handler(|| {})),
         Act::Grandchild => drop(Command::new("sleep").arg("3600").spawn()),
+        Act::Daemon => drop(
+            Command::new("setsid")
+                .args(["--fork", "sleep", "3600"])
+                .status(),
+        ),
         Act::FloodMib(mib) => flood(*mib),
         Act::NoGpu => {
             eprintln!("warning: no usable GPU found, --gpu-layers option will be ignored");

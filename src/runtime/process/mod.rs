@@ -1,9 +1,13 @@
 //! A supervised child (design section 4): an argument list, an explicit environment, its own process group, both
 //! pipes drained on threads into bounded buffers, a time limit, and an end that kills the whole group and reaps it.
 
+#[cfg(unix)]
+mod family;
 #[cfg_attr(unix, path = "group_unix.rs")]
 #[cfg_attr(windows, path = "group_windows.rs")]
 mod group;
+#[cfg(unix)]
+mod guard;
 mod output;
 
 use std::collections::BTreeMap;
@@ -21,6 +25,8 @@ use crate::ports::CancelToken;
 use group::Group;
 use output::{Capture, Chunk};
 
+#[cfg(unix)]
+pub use guard::{CHILD_GUARD, guard_children, stand_guard};
 pub use output::Stream;
 
 /// How often cancel, time limit and early stop are looked at while the child is silent.
