@@ -26,6 +26,7 @@ pub fn main() -> ExitCode {
     if cli.global.verbose {
         log_to_stderr();
     }
+    signals::survive_file_limits();
     let output = Output::new(&cli.global);
     match commands::run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,

@@ -94,7 +94,7 @@ fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
         error.headline,
         format!("the disk is full, nothing was stored: {}", path.display())
     );
-    assert_eq!(error.hint.as_deref(), Some("free space there, then resume"));
+    assert_eq!(error.hint.as_deref(), Some("free space there"));
     let kept = store.runs(id).unwrap();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].run, run(10));

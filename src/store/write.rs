@@ -2,15 +2,17 @@
 
 use std::io;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use rusqlite::{Connection, Error, OptionalExtension, Result, Transaction, params};
+use rusqlite::{Connection, Error, ErrorCode, OptionalExtension, Result, Transaction, params};
 
 use crate::domain::types::{
     Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestEnergy, TestSamples, Timestamp, Verdict,
 };
 use crate::ports::{NewProfile, NewSession, Notice, SessionEnd};
 
+use super::open::BUSY;
 use super::rows::{json, whole, word};
 
 /// Writes that may wait for the thread; a caller waits for its own anyway.
@@ -53,12 +55,20 @@ impl Writer {
                 tx.commit()?;
                 Ok(value)
             });
+            // Who has kept the database locked for so long is not waited for once more by every write that follows.
+            let patience = if is_held(&done) { Duration::ZERO } else { BUSY };
+            let _ = connection.busy_timeout(patience);
             // Nobody listens when the caller's thread has died; the commit stands.
             let _ = reply.send(done);
         });
         self.jobs.as_ref()?.send(job).ok()?;
         answer.recv().ok()
     }
+}
+
+fn is_held<T>(done: &Result<T>) -> bool {
+    let code = done.as_ref().err().and_then(Error::sqlite_error_code);
+    code == Some(ErrorCode::DatabaseBusy)
 }
 
 impl Drop for Writer {

@@ -69,6 +69,11 @@ impl Running {
         panic!("never said: {text}\n{}", self.heard.join("\n"));
     }
 
+    /// What it has announced so far: session and number of the last run.
+    pub fn announced(&self) -> (Option<i64>, usize) {
+        announced(&self.heard)
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
@@ -137,19 +142,24 @@ impl End {
         errors[0]
     }
 
-    /// The session it measured, where it said so, and the number of the last run it announced:
-    /// `  run 7 (flash-attn=on): …` is stored at place 6.
+    /// What it announced: session and number of the last run.
     pub fn announced(&self) -> (Option<i64>, usize) {
-        let session = self.heard.iter().find_map(|line| {
-            let id = line.strip_prefix("session ")?.strip_suffix(" began")?;
-            id.parse().ok()
-        });
-        let runs = self.heard.iter().filter_map(|line| {
-            let rest = line.strip_prefix("  run ")?;
-            rest.split(' ').next()?.parse().ok()
-        });
-        (session, runs.max().unwrap_or(0))
+        announced(&self.heard)
     }
+}
+
+/// The session measured, where its beginning was said, and the number of the last run that was announced:
+/// `  run 7 (flash-attn=on): …` is stored at place 6.
+fn announced(heard: &[String]) -> (Option<i64>, usize) {
+    let session = heard.iter().find_map(|line| {
+        let id = line.strip_prefix("session ")?.strip_suffix(" began")?;
+        id.parse().ok()
+    });
+    let runs = heard.iter().filter_map(|line| {
+        let rest = line.strip_prefix("  run ")?;
+        rest.split(' ').next()?.parse().ok()
+    });
+    (session, runs.max().unwrap_or(0))
 }
 
 /// Nothing that Flux started is alive, nor Flux itself.

@@ -13,6 +13,9 @@ mod flux_cli;
 #[path = "../support/running_tune.rs"]
 mod running_tune;
 
+mod disk;
+mod power;
 mod signals;
+mod storage;
 mod storm;
 mod world;

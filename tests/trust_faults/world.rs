@@ -1,7 +1,7 @@
 //! A tune that is disturbed again and again in one data folder, and what must hold after each time.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::{Connection, OpenFlags};
@@ -105,9 +105,31 @@ impl World {
         fs::write(self.bed.fake.dir().join("fake-bench.toml"), script).unwrap();
     }
 
+    /// Its data folder as this test reaches it.
+    pub fn data(&self) -> PathBuf {
+        let data = &self.bed.data;
+        self.bed.within.map_or_else(
+            || data.clone(),
+            |pid| PathBuf::from(format!("/proc/{pid}/root{}", data.display())),
+        )
+    }
+
+    /// Every run stored.
+    fn rows(&self) -> Vec<Row> {
+        if self.bed.within.is_none() {
+            return rows(&self.bed.data);
+        }
+        // SQLite would take the name of another name space's file for one of this.
+        let copy = tempfile::tempdir_in(self.bed.fake.scratch()).unwrap();
+        for name in ["flux.db", "flux.db-wal"] {
+            let _ = fs::copy(self.data().join(name), copy.path().join(name));
+        }
+        rows(copy.path())
+    }
+
     /// Does the history hold a tune that has no result yet?
     fn is_unfinished(&self) -> bool {
-        if !self.bed.data.join("flux.db").exists() {
+        if !self.data().join("flux.db").exists() {
             return false;
         }
         let history = document(&mut self.bed.flux(&["history", "--json"]));
@@ -131,7 +153,7 @@ impl World {
     /// What must hold after every disturbance, however it ended.
     pub fn check(&mut self, end: &End) {
         nothing_survives(&self.bed);
-        let rows = rows(&self.bed.data);
+        let rows = self.rows();
         assert!(rows.len() >= self.stored.len(), "{}", end.words());
         assert_eq!(rows[..self.stored.len()], self.stored, "changed afterwards");
         let (session, announced) = end.announced();
@@ -163,6 +185,11 @@ impl World {
         }
     }
 
+    /// What was stored is gone with its database.
+    pub fn begins_anew(&mut self) {
+        self.stored.clear();
+    }
+
     /// A tune that was disturbed but not ended came to its result.
     pub fn came_through(&self, end: &End) {
         assert_eq!(end.status.code(), Some(0), "{}", end.words());
@@ -176,7 +203,7 @@ impl World {
         let result = document(&mut self.command());
         assert_eq!(result_of(&result), *unbroken);
         nothing_survives(&self.bed);
-        let rows = rows(&self.bed.data);
+        let rows = self.rows();
         assert_eq!(rows[..self.stored.len()], self.stored, "changed afterwards");
     }
 }
