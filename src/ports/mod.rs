@@ -9,6 +9,7 @@ mod servers;
 mod store;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,16 @@ impl PortError {
             hint: None,
             cause,
         }
+    }
+
+    /// A file or folder of Flux's data that cannot be used: the disk is full, or `what` says so.
+    pub fn of_data(what: &str, path: &Path, error: &io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let (what, hint) = match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => ("the disk is full", "free space there"),
+            _ => (what, "allow writing there, or use another --data-dir"),
+        };
+        Self::caused(format!("{what}: {}", path.display()), error).hint(hint)
     }
 
     /// The same failure with what to do next.

@@ -1,6 +1,5 @@
 //! The store's failures as one clear sentence each: what, where, what to do next.
 
-use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
@@ -11,17 +10,6 @@ use crate::ports::PortError;
 const OTHER_FOLDER: &str = "allow writing there, or use another --data-dir";
 /// What to do about a full disk.
 const FREE_SPACE: &str = "free space there";
-
-/// A failed file operation on `path`.
-pub(super) fn io_error(what: &str, path: &Path, error: &io::Error) -> PortError {
-    let place = path.display();
-    match error.kind() {
-        io::ErrorKind::StorageFull => {
-            PortError::caused(format!("the disk is full: {place}"), error).hint(FREE_SPACE)
-        }
-        _ => PortError::caused(format!("{what}: {place}"), error).hint(OTHER_FOLDER),
-    }
-}
 
 /// A failed database operation on `path`; `doing` is `read` or `written`.
 pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> PortError {

@@ -31,7 +31,7 @@ use crate::ports::{
     StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
-use error::{io_error, moved, sql_error};
+use error::{moved, sql_error};
 use place::Place;
 use write::Writer;
 
@@ -76,7 +76,7 @@ impl SqliteStore {
         let path = found.path;
         let writer = match found.writer {
             Ok(connection) => Ok(Writer::start(connection)
-                .map_err(|e| io_error("the database's thread cannot be started", &path, &e))?),
+                .map_err(|e| PortError::caused("the database's thread cannot be started", &e))?),
             Err(why) => Err(why),
         };
         Ok(Self {

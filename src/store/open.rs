@@ -15,7 +15,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::ports::{Notice, NoticeLevel, PortError};
 
 use super::Access;
-use super::error::{damaged, io_error, newer, opening, sql_error};
+use super::error::{damaged, newer, opening, sql_error};
 use super::lock::MeasureLock;
 
 /// The database in the data folder.
@@ -72,7 +72,7 @@ impl Trouble {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
             Self::Damaged(detail) => damaged(path, &detail),
-            Self::Folder(e) => io_error(
+            Self::Folder(e) => PortError::of_data(
                 "the data folder cannot be used",
                 path.parent().unwrap_or(path),
                 &e,
