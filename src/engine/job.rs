@@ -2,11 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{SendTimeoutError, Sender};
-
+use crate::ports::sync::{AtomicBool, Ordering, SendTimeoutError, Sender};
 use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
 
 use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};

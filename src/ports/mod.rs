@@ -7,6 +7,7 @@ mod lab;
 mod placements;
 mod servers;
 mod store;
+pub mod sync;
 
 use std::collections::BTreeMap;
 use std::io;

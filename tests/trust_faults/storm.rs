@@ -82,7 +82,11 @@ fn disturb(world: &World, fault: Fault, lines: usize, after: Duration) -> End {
     if let Fault::TerminalGone = fault {
         return terminal_gone(world, lines, after);
     }
-    let mut running = world.start();
+    let mut command = world.command();
+    if let Fault::ReadersGone = fault {
+        command.arg("-v").env("FLUX_LOG", "trace");
+    }
+    let mut running = Running::start(&mut command);
     running.hear(lines, after);
     let everyone = || alive(&world.bed.fake);
     let flux = running.child.id();
@@ -100,6 +104,7 @@ fn disturb(world: &World, fault: Fault, lines: usize, after: Duration) -> End {
         Fault::ReadersGone => {
             let mut running = running.unheard();
             let status = running.child.wait().unwrap();
+            assert_eq!(status.code(), Some(0), "{}", running.heard.join("\n"));
             return End {
                 status,
                 stdout: String::new(),
