@@ -109,7 +109,7 @@ impl SqliteStore {
         match writer.write(work) {
             Some(done) => self.settled(done, "written"),
             None => Err(PortError::new(format!(
-                "the database's thread has ended, restart Flux: {}",
+                "Flux hit a bug while it stored something, which was not stored: {}",
                 path.display()
             ))),
         }

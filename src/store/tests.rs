@@ -155,3 +155,21 @@ fn a_page_of_the_history_reads_no_table_from_end_to_end() {
         "{steps:#?}"
     );
 }
+
+#[test]
+fn a_write_that_panics_is_rolled_back_and_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let panicked = store.write(|tx| -> rusqlite::Result<()> {
+        super::write::session(tx, &session())?;
+        std::panic::resume_unwind(Box::new("on purpose"))
+    });
+    let place = dir.path().join("flux.db");
+    let expected = format!(
+        "Flux hit a bug while it stored something, which was not stored: {}",
+        place.display()
+    );
+    assert_eq!(panicked.unwrap_err().headline, expected);
+    assert_eq!(store.begin_session(&session()).unwrap(), 1);
+    assert_eq!(store.sessions(9).unwrap().len(), 1);
+}

@@ -1,6 +1,7 @@
 //! The one writer thread, and what it appends. Nothing here changes a row (design section 11).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -43,18 +44,23 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction and returns when it is on disk; `None` when the thread has died.
+    /// Runs `work` in a transaction and returns when it is on disk; `None` where it panicked.
     pub(super) fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction) -> Result<T> + Send + 'static,
     ) -> Option<Result<T>> {
         let (reply, answer) = bounded(1);
         let job: Job = Box::new(move |connection| {
-            let done = connection.transaction().and_then(|tx| {
+            let transaction = AssertUnwindSafe(|| {
+                let tx = connection.transaction()?;
                 let value = work(&tx)?;
                 tx.commit()?;
                 Ok(value)
             });
+            // A panic is rolled back and fails its caller alone: without a reply there is no answer.
+            let Ok(done) = catch_unwind(transaction) else {
+                return;
+            };
             // Who has kept the database locked for so long is not waited for once more by every write that follows.
             let patience = if is_held(&done) { Duration::ZERO } else { BUSY };
             let _ = connection.busy_timeout(patience);

@@ -7,6 +7,7 @@ mod engine;
 mod jobs;
 mod ports;
 mod process;
+mod ui;
 
 /// Orders tried in each test, of each kind.
 const ORDERS: usize = 1500;
