@@ -29,7 +29,7 @@ const WATTS: f64 = 50.0;
 const SCRIPT: &str = "process_sd = 0.01\ntg = 6400.0\npp = 25600.0\nsleep_ms_per_rep = 30\n\n[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n";
 const HOUR_MS: i64 = 3_600_000;
 
-/// Goes back by an hour at most looks and forward by a day at every fifth, while time passes as it does.
+/// Goes back by an hour at most looks and forward by two days at every fortieth, while time passes as it does.
 struct Jumping {
     begun: Instant,
     looks: AtomicI64,
@@ -38,7 +38,7 @@ struct Jumping {
 impl Clock for Jumping {
     fn now(&self) -> Timestamp {
         let look = self.looks.fetch_add(1, Ordering::SeqCst);
-        Timestamp(1_764_374_400_000 - look * HOUR_MS + (look / 5) * 24 * HOUR_MS)
+        Timestamp(1_764_374_400_000 - look * HOUR_MS + (look / 40) * 48 * HOUR_MS)
     }
 
     fn elapsed(&self) -> Duration {
