@@ -12,7 +12,7 @@ use super::running_tune::{End, Running, unbroken};
 use super::world::World;
 
 /// Full disks of each kind.
-const EACH: usize = 24;
+pub const EACH: usize = 14;
 /// A disk fills up after up to so many lines of stderr.
 const LINES: usize = 14;
 const AFTER_LINE: Duration = Duration::from_millis(30);

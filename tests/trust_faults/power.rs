@@ -13,7 +13,7 @@ use super::running_tune::{Running, result_of, unbroken};
 use super::world::{Row, World, of_session, rows};
 
 /// Power cuts.
-const CUTS: usize = 56;
+pub const CUTS: usize = 48;
 /// Every so many of them, what is left is gone on with to its end.
 const RESUMED: usize = 8;
 /// A cut comes up to so long after a line: longer than a run takes.

@@ -17,10 +17,12 @@ use super::world::World;
 const LINES: usize = 14;
 const AFTER_LINE: Duration = Duration::from_millis(30);
 /// Times each of these happens.
-const LOCKS: usize = 16;
-const DAMAGES: usize = 16;
-const DELETIONS: usize = 16;
-const KILLED_CHILDREN: usize = 16;
+const LOCKS: usize = 10;
+const DAMAGES: usize = 10;
+const DELETIONS: usize = 12;
+const KILLED_CHILDREN: usize = 10;
+/// All of them.
+pub const DISTURBANCES: usize = LOCKS + DAMAGES + DELETIONS + KILLED_CHILDREN;
 /// Longer than a run, far shorter than Flux waits.
 const LOCKED: Duration = Duration::from_millis(80);
 /// User and group "nobody".

@@ -9,8 +9,8 @@ use super::bench_runs::alive;
 use super::running_tune::{End, Running, unbroken};
 use super::world::World;
 
-/// Disturbances of each storm; four storms of them.
-const EACH: usize = 32;
+/// Disturbances of each of the four storms.
+pub const EACH: usize = 24;
 /// A disturbance comes after up to so many lines of stderr; a session has some 35.
 const LINES: usize = 14;
 /// And up to so long after: longer than a run takes.

@@ -82,6 +82,8 @@ impl Guard {
 
 /// Stands guard: hears of groups until the Flux at the other end of stdin is gone, then ends those that are left.
 pub fn stand_guard(mark: &str) {
+    // `killall -9 flux` is not for it. Without this name it would end with those it is to end for.
+    let _ = std::fs::write("/proc/self/comm", CHILD_GUARD);
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let Some((what, Ok(group))) = line.split_at_checked(1).map(|(w, g)| (w, g.parse())) else {
