@@ -64,10 +64,12 @@ fn kill_bearing(needle: &str) -> usize {
         let mut variables = environment.split_inclusive(|&byte| byte == 0);
         variables.any(|variable| variable.starts_with(needle.as_bytes()))
     });
-    bearing
-        .filter_map(Pid::from_raw)
-        .map(|pid| kill_process(pid, Signal::KILL))
-        .count()
+    let bearing: Vec<Pid> = bearing.filter_map(Pid::from_raw).collect();
+    for pid in &bearing {
+        // One that has gone meanwhile is what was wanted.
+        let _ = kill_process(*pid, Signal::KILL);
+    }
+    bearing.len()
 }
 
 /// Elsewhere environments cannot be read: the process group must do.
