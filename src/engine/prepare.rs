@@ -151,6 +151,7 @@ impl Workplace {
                 .map(|e| e.features.clone()),
             software_device: gpu.is_some_and(|g| g.kind == DeviceKind::Software),
             partial_offload: false,
+            devices: self.target.count(&self.runtime),
             physical_cores: self.machine.host.physical_cores,
             logical_cores: self.machine.host.logical_cores,
             bench_flags: match self.tool() {
@@ -181,6 +182,11 @@ impl Workplace {
 
     /// The energy goal needs a power sensor of the device.
     fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
+        if self.target.is_shared(&self.runtime) {
+            let told = "the energy goal needs the power of all the work, and several GPUs share it";
+            return Err(JobError::new("no-power", told)
+                .hint("name one with `--device`, or choose another goal"));
+        }
         let device = self.sensors();
         let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
         let mut sources = ports.telemetry.sources();

@@ -329,6 +329,7 @@ pub fn rx580() -> Capabilities {
         features: Some(Features::default()),
         software_device: false,
         partial_offload: false,
+        devices: 1,
         physical_cores: Some(6),
         logical_cores: 12,
         bench_flags: b11149_flags(),

@@ -72,6 +72,10 @@ fn runs_to_settle(c: &Comparison, width_pct: f64) -> u64 {
     (n * factor.powi(2)).ceil().max(n + 1.0) as u64
 }
 
+/// What llama.cpp calls several devices that share every tensor (`--split-mode tensor`); the size it tells is the largest
+/// share of one of them.
+const EACH_DEVICE: &str = "Meta(";
+
 /// Device memory against the limits: buffers of GPU devices only.
 pub(super) fn memory_use(
     buffers: &[BufferUse],
@@ -82,6 +86,10 @@ pub(super) fn memory_use(
         let gpu = Backend::of_device(&buffer.device).is_some_and(|b| b != Backend::Cpu);
         if gpu {
             used.entry(&buffer.device).or_default().0 += buffer.total().0;
+        } else if buffer.device.starts_with(EACH_DEVICE) {
+            for device in limits.keys() {
+                used.entry(device).or_default().0 += buffer.total().0;
+            }
         }
     }
     let with_limit = used.into_iter().filter_map(|(device, used)| {

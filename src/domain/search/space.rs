@@ -19,6 +19,7 @@ pub(super) const HOLE: &str = "{}";
 /// Flags of `llama-bench` a search space may use.
 const BENCH_FLAGS: &[&str] = &[
     "--batch-size",
+    "--split-mode",
     "--cache-type-k",
     "--cache-type-v",
     "--cpu-strict",
@@ -36,6 +37,7 @@ const BENCH_FLAGS: &[&str] = &[
 /// Flags of `llama-server` a search space may use.
 const SERVER_FLAGS: &[&str] = &[
     "--batch-size",
+    "--split-mode",
     "--cache-type-k",
     "--cache-type-v",
     "--cpu-strict",
@@ -83,6 +85,8 @@ pub enum Need {
     CpuWork,
     /// Weights on both sides, GPU and RAM.
     PartialOffload,
+    /// More than one device shares the model.
+    SeveralDevices,
 }
 
 /// What one setting is for each tool: arguments, environment, and what the record must then say.

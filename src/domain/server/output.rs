@@ -13,8 +13,9 @@ use super::completion::{
 pub const ANSWER_TOKENS: u32 = 32;
 /// Likeliest tokens told at each place. Ten hold nearly all that is likelier than `LIKELY` allows.
 pub const TOP: u32 = 10;
-/// Context of the servers, tokens: the longest prompt and its answer three times over.
-pub const CONTEXT: u32 = 1024;
+/// Context of the servers, tokens: the longest prompt at one token per byte, as a tokenizer without merges reads it, its chat
+/// template and the answer.
+pub const CONTEXT: u32 = 2048;
 
 /// Tokens of at least this probability are compared: less likely ones move at will with rounding, and are seldom said.
 const LIKELY: f64 = 0.1;
