@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use flux::domain::telemetry::{HOST, Metric, SeriesId};
-use flux::domain::types::{Goal, RunOutcome, Timestamp, Verdict};
+use flux::domain::telemetry::{HOST, Metric, Reading, SeriesId};
+use flux::domain::types::{Goal, Run, RunOutcome, Timestamp, Verdict};
 use flux::engine::message::{Command, EventKind, Outcome, TuneRequest};
 use flux::engine::report::TuneDocument;
 use flux::ports::{Clock, Store as _, Telemetry, TelemetrySource};
@@ -70,39 +70,65 @@ impl Telemetry for OnePackage {
     }
 }
 
-#[test]
-fn no_duration_is_of_the_clock_on_the_wall() {
+/// A desk on this clock, with this sensor.
+fn desk(clock: &Arc<Jumping>) -> Desk {
     let mut desk = Desk::running(SCRIPT);
-    let clock = Arc::new(Jumping {
-        begun: Instant::now(),
-        looks: AtomicI64::new(0),
-    });
     desk.ports.clock = clock.clone();
     desk.ports.runner = Arc::new(BenchRunner::new(clock.clone()));
     desk.ports.telemetry = Arc::new(OnePackage);
+    desk
+}
+
+/// Tunes to the end, with a plausible time left at every moment.
+fn tune(desk: &Desk) -> TuneDocument {
     let (mut engine, events) = desk.engine();
-    engine
-        .submit(Command::Tune(TuneRequest {
-            goal: Goal::Energy,
-            processes: Some(4),
-            only: vec!["flash-attn".to_owned()],
-            ..TuneRequest::new(desk.bed.model.clone())
-        }))
-        .unwrap();
-    let result = loop {
+    let request = TuneRequest {
+        goal: Goal::Energy,
+        processes: Some(4),
+        only: vec!["flash-attn".to_owned()],
+        ..TuneRequest::new(desk.bed.model.clone())
+    };
+    engine.submit(Command::Tune(request)).unwrap();
+    loop {
         match events.recv().unwrap().kind {
             EventKind::Progress { eta_secs, .. } => {
                 let left = eta_secs.unwrap_or(0.0);
                 assert!((0.0..60.0).contains(&left), "{left} s left");
             }
-            EventKind::Finished(Outcome::Done { result }) => break result,
+            EventKind::Finished(Outcome::Done { result }) => {
+                return serde_json::from_value(result).unwrap();
+            }
             EventKind::Finished(other) => panic!("{other:?}"),
             _ => {}
         }
+    }
+}
+
+/// Energy goes by the repetitions' own seconds.
+fn has_its_energy(run: &Run) {
+    let RunOutcome::Valid { tests } = &run.outcome else {
+        panic!("{:?}", run.outcome)
     };
+    let generation = tests.iter().find(|test| test.test.n_gen == 128).unwrap();
+    let joules = generation.energy.as_ref().unwrap().joules(false);
+    for (joules, ns) in joules.into_iter().zip(&generation.samples_ns) {
+        let wanted = WATTS * *ns as f64 / 1e9;
+        assert!(
+            (joules / wanted - 1.0).abs() < 0.05,
+            "{joules} J, not {wanted}"
+        );
+    }
+}
+
+#[test]
+fn no_duration_is_of_the_clock_on_the_wall() {
+    let clock = Arc::new(Jumping {
+        begun: Instant::now(),
+        looks: AtomicI64::new(0),
+    });
+    let desk = desk(&clock);
+    let document = tune(&desk);
     let passed = clock.elapsed().as_secs_f64();
-    drop(engine);
-    let document: TuneDocument = serde_json::from_value(result).unwrap();
     assert_eq!(
         document.verdict,
         Some(Verdict::Improved),
@@ -114,35 +140,16 @@ fn no_duration_is_of_the_clock_on_the_wall() {
         overhead.wall_secs > overhead.run_secs && overhead.wall_secs <= passed,
         "{overhead:?}"
     );
-
     let session = document.session.unwrap();
-    let runs = desk.store.runs(session).unwrap();
-    assert!(
-        runs.windows(2)
-            .any(|two| two[0].run.started_at > two[1].run.started_at)
-    );
-    let walls: f64 = runs.iter().map(|run| run.run.wall_secs).sum();
-    assert!(runs.iter().all(|run| run.run.wall_secs > 0.0) && walls <= passed);
-    for run in &runs {
-        let RunOutcome::Valid { tests } = &run.run.outcome else {
-            panic!("{:?}", run.run.outcome)
-        };
-        let generation = tests.iter().find(|test| test.test.n_gen == 128).unwrap();
-        let joules = generation.energy.as_ref().unwrap().joules(false);
-        for (joules, ns) in joules.into_iter().zip(&generation.samples_ns) {
-            let wanted = WATTS * *ns as f64 / 1e9;
-            assert!(
-                (joules / wanted - 1.0).abs() < 0.05,
-                "{joules} J, not {wanted}"
-            );
-        }
-    }
-    let all = (Timestamp(i64::MIN / 4), Timestamp(i64::MAX / 4));
-    let kept = desk.store.telemetry(session, all.0, all.1).unwrap();
-    assert!(
-        !kept.is_empty()
-            && kept
-                .iter()
-                .all(|reading| (reading.value - WATTS).abs() < 1e-9)
-    );
+    let stored = desk.store.runs(session).unwrap();
+    let runs: Vec<Run> = stored.into_iter().map(|stored| stored.run).collect();
+    let steps_back = |two: &[Run]| two[0].started_at > two[1].started_at;
+    assert!(runs.windows(2).any(steps_back));
+    let walls: f64 = runs.iter().map(|run| run.wall_secs).sum();
+    assert!(walls <= passed && runs.iter().all(|run| run.wall_secs > 0.0));
+    runs.iter().for_each(has_its_energy);
+    let (from, to) = (Timestamp(i64::MIN / 4), Timestamp(i64::MAX / 4));
+    let kept = desk.store.telemetry(session, from, to).unwrap();
+    let is_read = |reading: &Reading| (reading.value - WATTS).abs() < 1e-9;
+    assert!(!kept.is_empty() && kept.iter().all(is_read));
 }

@@ -142,6 +142,13 @@ impl End {
         errors[0]
     }
 
+    /// It was disturbed, but came to its result.
+    pub fn came_through(&self) {
+        assert_eq!(self.status.code(), Some(0), "{}", self.words());
+        let document: Value = serde_json::from_str(&self.stdout).unwrap();
+        assert_eq!(document["verdict"], "improved", "{}", self.words());
+    }
+
     /// What it announced: session and number of the last run.
     pub fn announced(&self) -> (Option<i64>, usize) {
         announced(&self.heard)

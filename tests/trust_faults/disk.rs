@@ -81,7 +81,7 @@ impl Drop for Disk {
 /// One sentence that names the place, what was kept, and how to go on; or the disk sufficed.
 fn is_told(world: &World, end: &End, what: &str) {
     if end.status.success() {
-        return world.came_through(end);
+        return end.came_through();
     }
     assert_eq!(end.status.code(), Some(1), "{}", end.words());
     let error = end.error();

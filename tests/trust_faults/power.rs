@@ -118,7 +118,7 @@ fn power_lost_at_any_moment_loses_nothing_announced() {
     let mut before = Vec::new();
     for number in 0..CUTS {
         if running.child.try_wait().unwrap().is_some() {
-            world.came_through(&running.end());
+            running.end().came_through();
             running = Running::start(&mut world.bed.tune(super::running_tune::ONLY));
         }
         let left = cut(&mut world, &mut running, number);
@@ -140,6 +140,6 @@ fn power_lost_at_any_moment_loses_nothing_announced() {
         fs::remove_dir_all(&left.dir).unwrap();
     }
     let end = running.end();
-    world.came_through(&end);
+    end.came_through();
     world.check(&end);
 }

@@ -53,7 +53,7 @@ fn a_database_that_others_write_to_is_waited_for() {
         drop(lock);
         drop(other);
         let end = running.end();
-        world.came_through(&end);
+        end.came_through();
         world.check(&end);
     }
 }
@@ -153,7 +153,7 @@ fn a_damaged_page_is_told_and_the_database_set_aside_whole() {
         }
         // The next one measures in any case.
         let next = Running::start(&mut world.bed.tune(ONLY)).end();
-        world.came_through(&next);
+        next.came_through();
         let warned = next
             .heard
             .iter()
@@ -182,7 +182,7 @@ fn a_database_deleted_or_replaced_under_a_tune_is_told() {
             _ => &[],
         };
         if running.child.try_wait().unwrap().is_some() {
-            world.came_through(&running.end());
+            running.end().came_through();
             continue;
         }
         for name in gone {
@@ -216,7 +216,7 @@ fn a_database_deleted_or_replaced_under_a_tune_is_told() {
         let _ = fs::remove_file(data.join("flux.db"));
         world.begins_anew();
         let next = Running::start(&mut world.bed.tune(ONLY)).end();
-        world.came_through(&next);
+        next.came_through();
         world.check(&next);
     }
     assert!(told_times > DELETIONS / 2, "{told_times}");
@@ -246,7 +246,7 @@ fn a_child_that_is_killed_costs_its_run_and_nothing_else() {
         world.check(&end);
         // A session that ended without a baseline is not gone on with.
         let next = Running::start(&mut world.bed.tune(ONLY)).end();
-        world.came_through(&next);
+        next.came_through();
     }
 }
 

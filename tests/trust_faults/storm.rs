@@ -122,7 +122,7 @@ fn disturb(world: &World, fault: Fault, lines: usize, after: Duration) -> End {
     }
     let end = running.end();
     if let Fault::Suspended | Fault::ChildSuspended | Fault::AllSuspended = fault {
-        world.came_through(&end);
+        end.came_through();
     }
     end
 }

@@ -11,12 +11,19 @@ pub mod message {
 
 /// Which session is measured concerns the sensors alone.
 pub mod watch {
-    #[derive(Clone)]
-    pub struct Watch;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    #[derive(Clone, Default)]
+    pub struct Watch(Arc<AtomicI64>);
 
     impl Watch {
-        pub fn begin(&self, _: i64) {}
+        pub fn begin(&self, session: i64) {
+            self.0.store(session, Ordering::SeqCst);
+        }
 
-        pub fn end(&self) {}
+        pub fn end(&self) {
+            self.0.store(0, Ordering::SeqCst);
+        }
     }
 }

@@ -35,7 +35,7 @@ type Work = Box<dyn FnOnce(&mut JobContext) -> Result<Value, Ended> + Send>;
 
 fn start(jobs: &mut Jobs, occupies: Occupies, work: Work) -> JobId {
     let clock = Arc::new(Ticking(AtomicU64::new(0)));
-    jobs.start(occupies, clock, Watch, work).unwrap()
+    jobs.start(occupies, clock, Watch::default(), work).unwrap()
 }
 
 /// Says this many things, some of which may be lost; a cancel ends it.
@@ -96,7 +96,7 @@ impl Heard {
 
     /// Hears what comes until nobody can send any more.
     fn rest(mut self, events: &Receiver<Event>) -> BTreeMap<JobId, Vec<EventKind>> {
-        events.for_each(|event| self.one(event));
+        events.into_iter().for_each(|event| self.one(event));
         self.all
     }
 }

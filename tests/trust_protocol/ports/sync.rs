@@ -149,6 +149,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter(self)
+    }
+
     pub fn recv(&self) -> Result<T, Gone> {
         let mut state = self.0.state.lock().unwrap();
         loop {
@@ -177,11 +181,23 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Iterator for &Receiver<T> {
+/// What comes until nobody can send any more.
+pub struct Iter<'a, T>(&'a Receiver<T>);
+
+impl<T> Iterator for Iter<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.recv().ok()
+        self.0.recv().ok()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
     }
 }
 

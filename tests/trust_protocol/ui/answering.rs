@@ -47,7 +47,7 @@ fn a_question_that_panics_is_one_complaint_and_the_next_are_answered() {
     in_any_order(|| {
         let (asking, inbox, _) = worker(Last::Queued);
         let asker = shuttle::thread::spawn(move || (0..4).for_each(|number| ask(&asking, number)));
-        let answers: Vec<Answer> = (&inbox).collect();
+        let answers: Vec<Answer> = inbox.iter().collect();
         let bug = "Flux hit a bug: on purpose".to_owned();
         assert_eq!(answers, [Ok(0), Err(bug), Ok(2), Ok(3)]);
         asker.join().unwrap();
