@@ -115,6 +115,13 @@ pub enum Action {
         /// The request, as JSON
         request: String,
     },
+    /// Waits for another Flux to be gone and ends what is left of its children
+    #[cfg(unix)]
+    #[command(hide = true, name = wiring::CHILD_GUARD)]
+    ChildGuard {
+        /// What its children bear in their environment
+        mark: String,
+    },
     /// The kernel lab, one event a line; asked by another Flux
     #[command(hide = true, name = wiring::VULKAN_LAB)]
     VulkanLab {

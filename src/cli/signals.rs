@@ -26,6 +26,17 @@ pub fn listen() -> CliResult<Receiver<Request>> {
     platform::listen().map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
 }
 
+/// A file that may not grow any more (`ulimit -f`) is an error of the write, not the end of Flux. Children inherit a signal
+/// that is ignored, but not one that is handled.
+pub fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        let reached = std::sync::Arc::default();
+        // Refused, the signal ends Flux as it would anyway.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, reached);
+    }
+}
+
 #[cfg(unix)]
 mod platform {
     use super::{CAPACITY, Receiver, Request, bounded};

@@ -3,6 +3,7 @@
 //! Invariants, each a test: `seq` rises by one per job; exactly one `Finished` per job and nothing after it;
 //! a cancel always ends in `Finished`; a sample is in the store before it is announced.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -366,6 +367,15 @@ impl JobError {
             cause: Vec::new(),
             hint: None,
         }
+    }
+
+    /// What a panic that was caught says, after these words.
+    pub fn panicked(what: &str, panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let headline = format!("{what}: {}", text.unwrap_or("no message"));
+        Self::new("panicked", headline)
+            .hint("everything measured so far is stored; please report this")
     }
 
     /// The same error with what to do next.

@@ -7,6 +7,7 @@ mod imports;
 mod lock;
 mod open;
 mod packed;
+mod place;
 mod placements;
 mod read;
 mod room;
@@ -32,7 +33,8 @@ use crate::ports::{
     SessionFilter, SessionPage, Store, StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
-use error::{io_error, sql_error};
+use error::{moved, sql_error};
+use place::Place;
 use write::Writer;
 
 pub use lock::MeasureLock;
@@ -59,6 +61,7 @@ pub struct Opened {
 /// The store in `<data folder>/flux.db`.
 pub struct SqliteStore {
     opened: Opened,
+    place: Place,
     // Before the writer: the connection that closes last tidies the log away, and a reader cannot.
     reader: Mutex<Connection>,
     writer: Result<Writer, PortError>,
@@ -75,10 +78,11 @@ impl SqliteStore {
         let path = found.path;
         let writer = match found.writer {
             Ok(connection) => Ok(Writer::start(connection)
-                .map_err(|e| io_error("the database's thread cannot be started", &path, &e))?),
+                .map_err(|e| PortError::caused("the database's thread cannot be started", &e))?),
             Err(why) => Err(why),
         };
         Ok(Self {
+            place: Place::of(&path),
             opened: Opened {
                 path,
                 notices: found.notices,
@@ -112,9 +116,9 @@ impl SqliteStore {
         let path = &self.opened.path;
         let writer = self.writer.as_ref().map_err(Clone::clone)?;
         match work(writer) {
-            Some(done) => done.map_err(|e| sql_error("written", path, &e)),
+            Some(done) => self.settled(done, "written"),
             None => Err(PortError::new(format!(
-                "the database's thread has ended, restart Flux: {}",
+                "Flux hit a bug while it stored something, which was not stored: {}",
                 path.display()
             ))),
         }
@@ -124,7 +128,16 @@ impl SqliteStore {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One transaction: all parts of an answer are of the same moment.
         let answer = reader.unchecked_transaction().and_then(|tx| work(&tx));
-        answer.map_err(|e| sql_error("read", &self.opened.path, &e))
+        self.settled(answer, "read")
+    }
+
+    /// What came of an operation, unless it was done on files that are not the database any more.
+    fn settled<T>(&self, done: rusqlite::Result<T>, doing: &str) -> PortResult<T> {
+        let path = &self.opened.path;
+        if !self.place.is_kept() {
+            return Err(moved(path));
+        }
+        done.map_err(|e| sql_error(doing, path, &e))
     }
 }
 

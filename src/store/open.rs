@@ -2,10 +2,10 @@
 //! (design section 11).
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::config::DbConfig;
@@ -15,7 +15,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::ports::{Notice, NoticeLevel, PortError};
 
 use super::Access;
-use super::error::{damaged, io_error, newer, sql_error};
+use super::error::{damaged, newer, opening, sql_error};
 use super::lock::MeasureLock;
 
 /// The database in the data folder.
@@ -46,7 +46,7 @@ const _: () = assert!(
     "one step per format"
 );
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
-const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 
 /// Connections to an opened database.
 pub(super) struct Connections {
@@ -62,6 +62,8 @@ pub(super) enum Trouble {
     Newer(i64),
     Damaged(String),
     Folder(io::Error),
+    /// Another Flux does not come to an end with opening it.
+    Opening,
     Sql(rusqlite::Error),
 }
 
@@ -70,11 +72,12 @@ impl Trouble {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
             Self::Damaged(detail) => damaged(path, &detail),
-            Self::Folder(e) => io_error(
+            Self::Folder(e) => PortError::of_data(
                 "the data folder cannot be used",
                 path.parent().unwrap_or(path),
                 &e,
             ),
+            Self::Opening => opening(path),
             Self::Sql(e) => sql_error("opened", path, &e),
         }
     }
@@ -97,7 +100,9 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
     let mut notices = Vec::new();
     let writer = match open_in_turn(data_dir, &path, access, &mut notices) {
         Ok(writer) => Ok(writer),
-        Err(trouble @ (Trouble::Folder(_) | Trouble::Sql(_))) if access == Access::Look => {
+        Err(trouble @ (Trouble::Folder(_) | Trouble::Opening | Trouble::Sql(_)))
+            if access == Access::Look =>
+        {
             Err(trouble.into_error(&path))
         }
         Err(trouble) => return Err(trouble.into_error(&path)),
@@ -135,7 +140,7 @@ fn open_in_turn(
         .write(true)
         .open(data_dir.join(OPEN_LOCK))
         .map_err(Trouble::Folder)?;
-    turn.lock().map_err(Trouble::Folder)?;
+    wait_for_turn(&turn)?;
     match read_write(path, access) {
         Err(Trouble::Damaged(detail)) if access == Access::Measure => {
             // Nobody's running measurement loses its database under it.
@@ -153,6 +158,22 @@ fn open_in_turn(
             read_write(path, access)
         }
         other => other,
+    }
+}
+
+/// Waits as long as for another Flux's write.
+fn wait_for_turn(turn: &File) -> Result<(), Trouble> {
+    const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+    let begun = Instant::now();
+    loop {
+        match turn.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(e)) => return Err(Trouble::Folder(e)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY => {
+                return Err(Trouble::Opening);
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN_TRIES),
+        }
     }
 }
 
@@ -220,7 +241,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)

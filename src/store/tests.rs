@@ -96,7 +96,7 @@ fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
         error.headline,
         format!("the disk is full, nothing was stored: {}", path.display())
     );
-    assert_eq!(error.hint.as_deref(), Some("free space there, then resume"));
+    assert_eq!(error.hint.as_deref(), Some("free space there"));
     let kept = store.runs(id).unwrap();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].run, run(10));
@@ -252,4 +252,22 @@ fn no_question_reads_runs_or_samples_from_end_to_end() {
         looked += 1;
     }
     assert!(looked >= 30, "{asked:#?}");
+}
+
+#[test]
+fn a_write_that_panics_is_rolled_back_and_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let panicked = store.write(|tx| -> rusqlite::Result<()> {
+        super::write::session(tx, &session())?;
+        std::panic::resume_unwind(Box::new("on purpose"))
+    });
+    let place = dir.path().join("flux.db");
+    let expected = format!(
+        "Flux hit a bug while it stored something, which was not stored: {}",
+        place.display()
+    );
+    assert_eq!(panicked.unwrap_err().headline, expected);
+    assert_eq!(store.begin_session(&session()).unwrap(), 1);
+    assert_eq!(store.sessions(9).unwrap().len(), 1);
 }

@@ -120,6 +120,8 @@ pub enum Act {
     Hang,
     IgnoreSigterm,
     Grandchild,
+    /// A process in a session of its own that holds the pipes.
+    Daemon,
     PrintNan,
     WrongTests,
     /// Other effective values than asked for.
@@ -263,6 +265,11 @@ pub fn before_results(act: &Act) -> Option<ExitCode> {
         Act::Grandchild => drop(Command::new("sleep").arg("3600").spawn()),
         Act::FloodMib(mib) => flood(*mib, std::io::stderr()),
         Act::FloodStdoutMib(mib) => flood(*mib, std::io::stdout()),
+        Act::Daemon => drop(
+            Command::new("setsid")
+                .args(["--fork", "sleep", "3600"])
+                .status(),
+        ),
         Act::NoGpu => {
             eprintln!("warning: no usable GPU found, --gpu-layers option will be ignored");
         }

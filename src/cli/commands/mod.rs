@@ -55,6 +55,11 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
+        #[cfg(unix)]
+        Action::ChildGuard { mark } => {
+            wiring::stand_guard(&mark);
+            Ok(())
+        }
         Action::Lab(args) => lab::run(args, &place, output),
         Action::VulkanLab { request } => lab::apart(&request),
         Action::Quickstart(args) => quickstart::run(args, &place, output),
