@@ -115,6 +115,16 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// Whether people ask for it, and not another Flux.
+    pub const fn is_for_people(&self) -> bool {
+        !matches!(
+            self,
+            Self::VulkanReport | Self::VulkanBandwidth { .. } | Self::VulkanLab { .. }
+        )
+    }
+}
+
 /// `flux quickstart`.
 #[derive(Debug, Args)]
 pub struct Quickstart {

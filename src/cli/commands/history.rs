@@ -64,6 +64,13 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
             "--port goes with a format that starts a server",
         ));
     }
+    let is_json = matches!(args.format.into(), Format::Json | Format::Profile);
+    if output.json && args.output.is_none() && !is_json {
+        return Err(
+            CliError::usage("--json and this format both want standard output")
+                .hint("give the format a file: -o FILE"),
+        );
+    }
     let evidence = evidence(args.id, &place.look_back(output)?)?;
     let paths = if args.redact {
         Paths::shortened()

@@ -19,7 +19,7 @@ use super::tune::Said;
 /// As the job.
 pub fn run(args: ServeCheck, place: &Place, output: &Output) -> CliResult {
     let ports = place.measure(&MachineArg { machine: None }, output)?;
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let said = Said {
         model: args.model.clone(),
         runtime: args.runtime.clone(),

@@ -36,7 +36,7 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
         }
         return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let said = Said {
         model: request.model.clone(),
         runtime: request.runtime.clone(),
