@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::doctor::{self, Facts, Level};
+use crate::domain::doctor::{self, Facts, Level, settings_file};
 use crate::domain::search::{Driver, Method, Objective, Remark, TuneNote};
 use crate::domain::telemetry::around::{held_down, kind_of};
 use crate::domain::text::energy_line;
@@ -24,6 +24,12 @@ impl Bench<'_> {
             text: format!("{name} is set here; no run of Flux inherits it"),
         });
         let mut told: Vec<Notice> = inherited.collect();
+        let configs = machine.llama_configs.iter().filter_map(settings_file);
+        told.extend(configs.filter(|f| f.level == Level::Info).map(|f| Notice {
+            level: NoticeLevel::Info,
+            code: f.code,
+            text: format!("{}; no run of Flux reads it", f.title),
+        }));
         let runtimes = [Some(&self.place.runtime), self.other];
         let without_bench = runtimes.into_iter().flatten().filter(|r| r.bench.is_none());
         if !self.objective.is_live() {

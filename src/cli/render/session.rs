@@ -255,6 +255,7 @@ pub(crate) mod tests {
             telemetry: vec![],
             runtimes: vec![],
             inherited_env: BTreeMap::new(),
+            llama_configs: Vec::new(),
             simulated: false,
         }
     }

@@ -1,7 +1,8 @@
 //! Who may use the server that `flux run` starts, and what the user's own arguments change.
 
+use crate::domain::doctor::settings_file;
 use crate::domain::server_args::{LOOPBACK, checked_host, contradictions, reached_by};
-use crate::domain::types::Launch;
+use crate::domain::types::{Launch, LlamaConfig};
 use crate::engine::message::{JobError, USAGE};
 use crate::ports::{Notice, NoticeLevel};
 
@@ -55,6 +56,13 @@ pub(super) fn contradicted(request: &RunRequest, launch: &Launch) -> Vec<Notice>
     contradictions(&launch.args, &request.extra)
         .into_iter()
         .map(|text| warning("overrides-profile", text))
+        .collect()
+}
+
+/// Settings files that the server reads beside its arguments, which win where both speak.
+pub(super) fn also_read(configs: &[LlamaConfig]) -> Vec<Notice> {
+    let told = configs.iter().filter_map(settings_file);
+    told.map(|found| warning("llama-config", found.title))
         .collect()
 }
 
