@@ -340,7 +340,7 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    let imports = ports.store.imports(&place.model.digest)?;
+    let imports = ports.store.imports(Some(&place.model.digest))?;
     let mut imports = imports.into_iter().filter(|_| !place.machine.simulated);
     let import = imports
         .find(|i| i.profile.goal == request.goal)

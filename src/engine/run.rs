@@ -151,7 +151,7 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         .filter(|p| p.model_digest == model.digest)
         .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
         .collect();
-    let mut imports = ports.store.imports(&model.digest)?;
+    let mut imports = ports.store.imports(Some(&model.digest))?;
     imports.retain(|i| request.goal.is_none_or(|goal| goal == i.profile.goal));
     let own = candidates.iter().map(|p| p.runtime_digest.as_str());
     let others = imports.iter().map(|i| i.profile.build.digest.as_str());

@@ -261,6 +261,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn append_import(&self, at: Timestamp, profile: &SharedProfile) -> PortResult<i64>;
+    /// Removes a profile that came from elsewhere: the file it came from brings it back. `false` where there is none.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn remove_import(&self, import: i64) -> PortResult<bool>;
     /// Ends a session; a cancelled one may be ended again after a resume, and the last end counts.
     ///
     /// # Errors
@@ -389,11 +394,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn profiles(&self) -> PortResult<Vec<Profile>>;
-    /// Profiles of a model that came from elsewhere, newest first.
+    /// Profiles that came from elsewhere, newest first; of one model where its digest is given.
     ///
     /// # Errors
     /// As `last_scan`.
-    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>>;
+    fn imports(&self, model_digest: Option<&str>) -> PortResult<Vec<ImportedProfile>>;
     /// The fingerprint a profile or session was stored with, for saying what changed.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::ports::StoredRun;
 /// Columns, in order. Energy is of the line's repetition; sensors are of the run, while its repetitions were timed.
 const HEADER: &str = "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome,\
     joules,package_joules,tokens_per_joule,energy_is_estimate,\
-    power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts";
+    power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts,clients";
 
 /// Every sample of a session's runs. A run without samples has one line with its outcome: nothing is left out.
 pub(super) fn samples(session: i64, runs: &[StoredRun]) -> String {
@@ -21,6 +21,7 @@ pub(super) fn samples(session: i64, runs: &[StoredRun]) -> String {
             .telemetry
             .as_deref()
             .map_or_else(|| ",".repeat(SENSORS.len()), sensors);
+        let tail = format!("{tail},{}", run.planned.clients);
         match &run.run.outcome {
             RunOutcome::Valid { tests } => {
                 for test in tests {

@@ -274,8 +274,12 @@ impl Store for SqliteStore {
         self.write(move |tx| imports::append(tx, at, &profile))
     }
 
-    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>> {
-        self.read(|c| imports::of_model(c, model_digest))
+    fn remove_import(&self, import: i64) -> PortResult<bool> {
+        self.write(move |tx| imports::remove(tx, import))
+    }
+
+    fn imports(&self, model_digest: Option<&str>) -> PortResult<Vec<ImportedProfile>> {
+        self.read(|c| imports::list(c, model_digest))
     }
 
     fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>> {

@@ -7,13 +7,13 @@ use serde::Deserialize as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::server::speculation::advice;
 use crate::domain::text::{
-    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
-    span,
+    arm_words, clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase,
+    settings_words, span,
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
-use crate::engine::report::LiveDocument;
+use crate::engine::report::{AbDocument, LiveDocument};
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -98,7 +98,7 @@ fn run(run: &StoredRun) -> String {
         "  run {:>3}, {}{side}: {} [{}]\n",
         run.seq + 1,
         run.planned.stage.words(),
-        settings_words(&run.planned.settings),
+        arm_words(&run.planned),
         span(run.run.wall_secs),
     );
     match &run.run.outcome {
@@ -169,21 +169,24 @@ fn against(verdict: &StoredVerdict) -> String {
 /// What several clients got, or speculation was worth, where that was measured.
 fn clients(session: &Session, style: Style) -> String {
     let result = session.end.as_ref().map(|end| &end.result);
-    let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
-    match live {
-        Some(live) if !live.clients.is_empty() => format!(
-            "\n{}\n{}",
-            style.heading(&format!("Several clients: {}", live.requests())),
-            super::tune::clients(&live.clients, style)
-        ),
-        Some(live) if !live.speculation.is_empty() => format!(
-            "\n{}\n{}  {}\n",
-            style.heading(&format!("Speculation: {}", live.requests())),
-            super::tune::speculation(&live.speculation, style),
-            clean(&advice(&live.speculation))
-        ),
-        _ => String::new(),
+    let Some(document) = result.and_then(|r| AbDocument::deserialize(r).ok()) else {
+        return String::new();
+    };
+    let requests = document.live.as_ref().map(LiveDocument::requests);
+    let heading = |what: &str| {
+        let requests = requests.as_deref().unwrap_or_default();
+        style.heading(&format!("{what}: {requests}"))
+    };
+    if !document.clients().is_empty() {
+        let table = super::tune::clients(document.clients(), style);
+        return format!("\n{}\n{table}", heading("Several clients"));
     }
+    if document.speculation().is_empty() {
+        return String::new();
+    }
+    let table = super::tune::speculation(&document, style);
+    let advice = clean(&advice(document.speculation()));
+    format!("\n{}\n{table}  {advice}\n", heading("Speculation"))
 }
 
 fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
