@@ -258,6 +258,10 @@ fn a_key_comes_by_the_environment_or_by_a_file_and_nothing_else_of_llama_cpps_do
             .unwrap()
             .contains("--api-key-file\0")
     );
+    // After -- it is the same file.
+    let after: Vec<&str> = std::iter::once("--").chain(with_file).collect();
+    let said = String::from_utf8_lossy(&run(&after).stderr).into_owned();
+    assert_eq!(said, warned);
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(String::from_utf8_lossy(&run(&with_file).stderr), "");
     let missing = run(&["--api-key-file", "no/such"]);
@@ -265,6 +269,9 @@ fn a_key_comes_by_the_environment_or_by_a_file_and_nothing_else_of_llama_cpps_do
     for args in [
         &["--", "--api-key", "hunter2"][..],
         &["--", "--host", "0.0.0.0"],
+        &["--host", "a b"],
+        &["--", "--host", "a b"],
+        &["--", "--port", "99999"],
     ] {
         let output = run(args);
         let error = refused(&output, 2);

@@ -221,6 +221,32 @@ fn a_killed_tune_resumes_to_the_same_result_4() {
     kills(4);
 }
 
+#[test]
+fn a_session_is_killed_when_nobody_measures_any_more() {
+    let bed = bed();
+    let mut running = Running::start(&bed, &[]);
+    running.hear_of("  run 2");
+    let told = |args: &[&str]| {
+        let output = bed.flux(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(told(&["history"]).contains("running or killed"));
+    assert!(told(&["show", "1"]).contains("Ended: running or killed"));
+    let measuring =
+        |bed: &Bed| document(&mut bed.flux(&["history", "--json"]))["measuring"].clone();
+    assert_eq!(measuring(&bed), true);
+    running.signal(Signal::KILL);
+    running.end();
+    assert_eq!(measuring(&bed), false);
+    let listed = told(&["history"]);
+    assert!(
+        listed.trim_end().ends_with("  killed") && !listed.contains("running"),
+        "{listed}"
+    );
+    assert!(told(&["show", "1"]).contains("Ended: killed"));
+    nothing_survives(&bed);
+}
+
 /// Sends signals while a run goes on; every one but the last after the word that answers the one before.
 fn cancelled(signals: &[Signal], said: &str) {
     let bed = bed();

@@ -355,7 +355,7 @@ pub struct Monitor {
 #[derive(Debug, Args)]
 pub struct History {
     /// Sessions shown at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
 

@@ -219,6 +219,8 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Another Flux is measuring with it, or the folder cannot be written.
     fn begin_measuring(&self) -> PortResult<Measuring>;
+    /// Whether some Flux measures with this data folder now: without one, a session without an end was killed.
+    fn is_measured(&self) -> bool;
     /// Begins a session.
     ///
     /// # Errors

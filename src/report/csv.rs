@@ -206,10 +206,10 @@ mod tests {
             samples(5, &runs),
             "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome,\
              joules,package_joules,tokens_per_joule,energy_is_estimate,\
-             power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts\n\
-             5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid,,,,,,,,,,\n\
-             5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid,,,,,,,,,,\n\
-             5,32,1,screening,,graphics-queue=on,,,,,out-of-memory,,,,,,,,,,\n"
+             power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts,clients\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid,,,,,,,,,,,1\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid,,,,,,,,,,,1\n\
+             5,32,1,screening,,graphics-queue=on,,,,,out-of-memory,,,,,,,,,,,1\n"
         );
     }
 
@@ -251,10 +251,10 @@ mod tests {
             lines,
             [
                 format!(
-                    "{head},1,4000000000,32,valid,64,16,2,false,87.5,121,,,25,\"one, \"\"so\"\"; two\""
+                    "{head},1,4000000000,32,valid,64,16,2,false,87.5,121,,,25,\"one, \"\"so\"\"; two\",1"
                 ),
                 format!(
-                    "{head},2,3200000000,40,valid,512,,0.25,true,87.5,121,,,25,\"one, \"\"so\"\"; two\""
+                    "{head},2,3200000000,40,valid,512,,0.25,true,87.5,121,,,25,\"one, \"\"so\"\"; two\",1"
                 ),
             ]
         );

@@ -127,6 +127,11 @@ impl Store for SqliteStore {
         Ok(Measuring(Box::new(MeasureLock::acquire(data_dir)?)))
     }
 
+    fn is_measured(&self) -> bool {
+        let data_dir = self.opened.path.parent();
+        data_dir.is_some_and(lock::is_held)
+    }
+
     fn begin_session(&self, session: &NewSession) -> PortResult<i64> {
         let session = session.clone();
         self.write(move |tx| write::session(tx, &session))

@@ -22,7 +22,7 @@ use super::history::{kind, state};
 use super::table::pairs;
 
 /// The session as text; `raw` adds what every process printed.
-pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
+pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> String {
     let mut text = head(&evidence.session, style);
     if evidence.session.begun.kind == SessionKind::Lab {
         text.push_str(&lab(&evidence.session, style));
@@ -43,7 +43,7 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     for notice in &evidence.notices {
         let _ = writeln!(text, "  {}", notice_line(notice));
     }
-    text.push_str(&end(evidence, style));
+    text.push_str(&end(evidence, is_measured, style));
     text
 }
 
@@ -205,9 +205,9 @@ fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
     text
 }
 
-fn end(evidence: &Evidence, style: Style) -> String {
+fn end(evidence: &Evidence, is_measured: bool, style: Style) -> String {
     let ended = evidence.session.end.as_ref();
-    let word = state(ended.map(|e| e.state));
+    let word = state(ended.map(|e| e.state), is_measured);
     let mut text = format!("\n{} {word}", style.heading("Ended:"));
     if let Some(end) = ended {
         let _ = write!(text, ", {}", moment(end.ended_at));
@@ -397,7 +397,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_sample_failure_verdict_notice_and_the_end_are_shown() {
-        let text = show(&evidence(), false, Style::PLAIN);
+        let text = show(&evidence(), false, false, Style::PLAIN);
         for part in [
             "Session 5: tune\n",
             "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 t/s  (32.00 40.00)\n",
@@ -416,7 +416,7 @@ pub(crate) mod tests {
 
     #[test]
     fn raw_output_is_shown_harmlessly_on_request() {
-        let text = show(&evidence(), true, Style::PLAIN);
+        let text = show(&evidence(), false, true, Style::PLAIN);
         assert!(
             text.contains("       stderr | loading\\u{1b}[31m\n       stderr | ready\n"),
             "{text}"

@@ -4,6 +4,7 @@
 #[cfg_attr(unix, path = "group_unix.rs")]
 #[cfg_attr(windows, path = "group_windows.rs")]
 mod group;
+mod oom;
 mod output;
 
 use std::collections::BTreeMap;
@@ -126,6 +127,8 @@ pub struct Ended {
     pub exit_code: Option<i32>,
     /// Signal that ended it (Unix).
     pub signal: Option<i32>,
+    /// The kernel ended a process for lack of memory meanwhile; `None` where it does not tell.
+    pub memory_ran_out: Option<bool>,
     /// Standard output, the middle cut where it was very long; bytes that are not UTF-8 replaced.
     pub stdout: String,
     /// Standard error, likewise.
@@ -153,6 +156,7 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>) -> Flow,
 ) -> io::Result<Ended> {
     let begun = Instant::now();
+    let kills = oom::kills();
     let mut group = Group::spawn(spec.command())?;
     let (sender, chunks) = bounded(BATCHES);
     let (stdout, stderr) = group.take_pipes();
@@ -174,6 +178,7 @@ pub fn run(
         reason,
         exit_code: status.code(),
         signal: signal_of(status),
+        memory_ran_out: kills.zip(oom::kills()).map(|(before, now)| now > before),
         stdout: stdout.text(),
         stderr: stderr.text(),
         wall: begun.elapsed(),
