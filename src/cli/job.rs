@@ -91,6 +91,8 @@ impl Jobs {
 enum Kind {
     /// Measures, and can be resumed.
     Tune,
+    /// The same.
+    ServeCheck,
     /// Measures.
     Ab,
     /// Makes a file, a build, or a profile of the machine.
@@ -101,6 +103,7 @@ impl Kind {
     const fn of(command: &Command) -> Self {
         match command {
             Command::Tune(_) => Self::Tune,
+            Command::ServeCheck(check) if !check.speculates() => Self::ServeCheck,
             Command::Ab(_) | Command::Plan(_) | Command::ServeCheck(_) => Self::Ab,
             Command::Bandwidth(_)
             | Command::Lab(_)
@@ -134,6 +137,7 @@ fn kept(kind: Kind, runs: u32, session: Option<i64>) -> Kept {
             let runs = count(u64::from(runs), "run");
             let next = match kind {
                 Kind::Tune => format!("go on with `flux tune --resume {id}`"),
+                Kind::ServeCheck => format!("go on with `flux serve-check --resume {id}`"),
                 _ => format!("see them with `flux show {id}`"),
             };
             (format!("{runs} kept in session {id}"), Some(next))

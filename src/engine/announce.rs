@@ -116,8 +116,11 @@ impl Bench<'_> {
         }
     }
 
-    /// Tells again what the runs kept of a session that goes on had shown.
-    pub fn tell_earlier<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
+    /// Tells again what the runs kept of a session that goes on had shown, and that it goes on.
+    pub fn tell_kept<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
+        if self.run_ids.is_empty() {
+            return Ok(());
+        }
         let mut driver = Driver::new(plan);
         let mut tell = |kind: EventKind| context.emit(EventKind::Earlier(Box::new(kind)));
         for kept in self.ports.store.runs(self.session)? {
@@ -130,6 +133,9 @@ impl Bench<'_> {
                 .filter_map(event_of)
                 .for_each(&mut tell);
         }
+        let (runs, session) = (self.run_ids.len(), self.session);
+        let kept = format!("goes on after the {runs} runs kept of session {session}");
+        context.notice(NoticeLevel::Info, "resumed", kept);
         Ok(())
     }
 }

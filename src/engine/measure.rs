@@ -260,7 +260,6 @@ impl<'a> Bench<'a> {
             log_buffers: planned.log_buffers,
             live: LiveAsk {
                 seed: seed_of(&[self.session.unsigned_abs(), number]),
-                is_text: self.place.model.tokenizer,
                 text: self.text,
                 clients: planned.clients,
                 model_bytes: self.place.model.file_bytes,

@@ -98,6 +98,7 @@ impl Workplace {
         let gpus = machine::gpus(&machine);
         let reserve = reserve.unwrap_or(VRAM_RESERVE);
         let target = choose_target(device, &runtime, &gpus, machine.simulated, reserve)?;
+        can_measure(&runtime, &model)?;
         let fingerprint = fingerprint::fingerprint(&machine, Some(&runtime));
         Ok(Self {
             machine,
@@ -269,6 +270,22 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     let digest = config.digest_in(&place.space);
     config.space = Some(digest.map_err(|e| JobError::new("settings", e.to_string()))?);
     Ok((place, config))
+}
+
+/// A build without llama-bench is measured through its server, which answers nothing with a model without a tokenizer
+/// (b11149 aborts at the first request).
+///
+/// # Errors
+/// It is such a pair.
+pub(super) fn can_measure(runtime: &Runtime, model: &ModelInfo) -> Result<(), JobError> {
+    if runtime.bench.is_some() || model.tokenizer {
+        return Ok(());
+    }
+    let told = format!(
+        "the model has no tokenizer, so llama-server can answer nothing with it, and {} has no llama-bench",
+        runtime.name
+    );
+    Err(JobError::new("no-tokenizer", told).hint("choose a build with llama-bench: --runtime"))
 }
 
 /// Takes out what is a setting of llama-bench alone: through the server it would be stock against itself (case C43).

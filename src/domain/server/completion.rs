@@ -43,8 +43,6 @@ impl ChatMessage {
 pub enum Prompt {
     /// Text, tokenised by the server.
     Text(String),
-    /// Tokens as they are: the only prompt a model without a tokenizer takes.
-    Tokens(Vec<u32>),
     /// A chat, written out by the model's own template.
     Chat(Vec<ChatMessage>),
 }
@@ -150,7 +148,6 @@ impl CompletionRequest {
             }
             plain => {
                 body["prompt"] = match plain {
-                    Prompt::Tokens(tokens) => json!(tokens),
                     Prompt::Text(text) => json!(text),
                     Prompt::Chat(_) => Json::Null,
                 };

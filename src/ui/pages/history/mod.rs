@@ -18,7 +18,7 @@ use crate::engine::import::{self, Kept, imports};
 use crate::engine::message::JobError;
 use crate::engine::profiles::{ProfileLine, Standing, profiles};
 use crate::engine::tune::save_profile;
-use crate::ports::{ImportedProfile, SessionFilter, SessionPage};
+use crate::ports::{CancelMode, CancelToken, ImportedProfile, SessionFilter, SessionPage};
 use crate::report::{self, Format};
 use crate::ui::app::Cx;
 use crate::ui::files::Choice;
@@ -57,6 +57,17 @@ pub struct State {
     /// The newest profile of this machine: current or not, and in words.
     newest: Option<(bool, String)>,
     comparing: Option<compare::State>,
+    /// Ends the output check of a profile that is being saved.
+    saving: Option<CancelToken>,
+}
+
+impl Drop for State {
+    /// A window that closes ends what saving started.
+    fn drop(&mut self) {
+        if let Some(saving) = &self.saving {
+            saving.cancel(CancelMode::Now);
+        }
+    }
 }
 
 impl State {
@@ -235,21 +246,44 @@ pub fn bring_back(state: &mut AppState, link: &Link, undo: Undo) {
     }
 }
 
-/// Stores a session's winner as a profile; what shows the session is read again.
-pub fn save(link: &Link, session: i64) {
+/// Saves a session's winner, or ends the check that saving it waits for.
+pub fn save_button(ui: &mut Ui, state: &mut AppState, link: &Link, session: i64) {
+    if let Some(saving) = &state.history.saving {
+        // Of this session or another: servers answer, and nothing is measured beside them.
+        let stop = Press::new("Stop saving").icon(Icon::Stop);
+        let told = "Stock and the winner answer the same prompts before a profile is saved";
+        if ui.add(stop.tooltip(told)).clicked() {
+            saving.cancel(CancelMode::Now);
+        }
+        return;
+    }
+    let press = Press::new("Save profile").icon(Icon::Save).primary();
+    if ui.add(press).clicked() {
+        save(state, link, session);
+    }
+}
+
+/// Stores a session's winner as a profile; what shows the session is read again. Where its output was never compared,
+/// servers answer first: that takes its time, and can be cancelled.
+fn save(state: &mut AppState, link: &Link, session: i64) {
+    let cancel = CancelToken::new();
+    state.history.saving = Some(cancel.clone());
     link.ask(
-        Worker::Store,
-        move |ports| save_profile(session, ports),
-        |state, link, saved| match saved {
-            Ok(profile) => {
-                state.say(format!(
-                    "Saved as profile {}: `flux run` and Run server use it from now on",
-                    profile.id
-                ));
-                tune::read_again(state, link, profile.session);
-                refresh(state, link);
+        Worker::System,
+        move |ports| save_profile(session, ports, &cancel),
+        |state, link, saved| {
+            state.history.saving = None;
+            match saved {
+                Ok(profile) => {
+                    state.say(format!(
+                        "Saved as profile {}: `flux run` and Run server use it from now on",
+                        profile.id
+                    ));
+                    tune::read_again(state, link, profile.session);
+                    refresh(state, link);
+                }
+                Err(error) => state.complain(error.headline),
             }
-            Err(error) => state.complain(error.headline),
         },
     );
 }
