@@ -16,12 +16,18 @@ mod scripted_engine;
 use std::fs;
 use std::sync::Arc;
 
-use flux::ports::Store as _;
+use egui_kittest::kittest::Queryable as _;
+use flux::engine::message::{Command, TuneRequest};
+use flux::ports::{
+    CancelToken, LiveServer, PortError, PortResult, ServerLoading, ServerStart, Servers,
+    SessionEnd, Store as _,
+};
 use flux::store::{Access, SqliteStore};
 
 use app::Stage;
+use bench_runs::wait_until;
 use flux_cli::{Bed, FLASH_WINS, document};
-use scripted_engine::{Answer, Desk};
+use scripted_engine::{Answer, Desk, finished};
 
 /// The history page over a bed's data folder.
 fn history(bed: &Bed) -> Stage {
@@ -113,4 +119,53 @@ fn an_import_is_listed_forgotten_and_brought_back() {
         panic!("one is back")
     };
     assert_eq!(back.profile.settings.to_string(), "flash-attn=on");
+}
+
+/// Servers that never get ready, for as long as nobody cancels.
+struct Loading;
+
+impl Servers for Loading {
+    fn start(
+        &self,
+        _: &ServerStart,
+        cancel: &CancelToken,
+        _: &mut dyn FnMut(ServerLoading),
+    ) -> PortResult<Box<dyn LiveServer>> {
+        wait_until("it is cancelled", || cancel.is_cancelled());
+        Err(PortError::new("cancelled"))
+    }
+}
+
+#[test]
+fn saving_what_was_never_checked_can_be_stopped() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    desk.moves_to("rx580-2048sp");
+    let (mut engine, events) = desk.engine();
+    let Command::Tune(asked) = desk.tune(None) else {
+        panic!("a search")
+    };
+    let asked = TuneRequest {
+        save: false,
+        ..asked
+    };
+    let job = engine.submit(Command::Tune(asked)).unwrap();
+    finished(&events, job);
+    drop(engine);
+    // A session of before there was an output check.
+    let mut end: SessionEnd = desk.store.session(1).unwrap().unwrap().end.unwrap();
+    end.result.as_object_mut().unwrap().remove("output");
+    end.result["saveable"] = true.into();
+    desk.store.end_session(1, &end).unwrap();
+    desk.ports.servers = Arc::new(Loading);
+    let mut stage = Stage::new(desk.ports.clone());
+    stage.click("History");
+    stage.click("Session 1, Tiny (random weights), improved");
+    for button in ["Save profile", "Stop saving"] {
+        stage.harness.get_by_label(button).click();
+        stage.harness.run_steps(2);
+    }
+    stage.settle();
+    stage.must_show("The output check was cancelled: nothing was saved");
+    stage.must_show("Save profile");
+    assert_eq!(desk.store.profiles().unwrap(), []);
 }
