@@ -266,6 +266,16 @@ fn a_key_comes_by_the_environment_or_by_a_file_and_nothing_else_of_llama_cpps_do
     assert_eq!(String::from_utf8_lossy(&run(&with_file).stderr), "");
     let missing = run(&["--api-key-file", "no/such"]);
     assert!(refused(&missing, 1).starts_with("the API keys cannot be read"));
+}
+
+#[test]
+fn a_secret_an_open_door_and_what_is_no_address_are_refused() {
+    let bed = listening();
+    let run = |args: &[&str]| {
+        let mut run = bed.flux(&["-q", "run", "--runtime"]);
+        run.arg(bed.fake.dir()).arg("-m").arg(&bed.model).args(args);
+        run.output().unwrap()
+    };
     for args in [
         &["--", "--api-key", "hunter2"][..],
         &["--", "--host", "0.0.0.0"],

@@ -72,6 +72,7 @@ fn speculation_has_a_table_and_clients_are_told_of_every_run() {
     ] {
         stage.must_show(part);
     }
+    assert!(!stage.shows("Confirmation, not judged yet"));
     stage.click("Session 2, Tiny (random weights), no verdict");
     stage.must_show("Flash attention on, 1 client");
     stage.must_show("Flash attention on, 4 clients");

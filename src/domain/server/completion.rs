@@ -120,7 +120,7 @@ impl CompletionRequest {
     pub const fn path(&self) -> &'static str {
         match self.prompt {
             Prompt::Chat(_) => "/v1/chat/completions",
-            _ => "/completion",
+            Prompt::Text(_) => "/completion",
         }
     }
 
@@ -146,11 +146,8 @@ impl CompletionRequest {
                     body["top_logprobs"] = self.n_probs.into();
                 }
             }
-            plain => {
-                body["prompt"] = match plain {
-                    Prompt::Text(text) => json!(text),
-                    Prompt::Chat(_) => Json::Null,
-                };
+            Prompt::Text(text) => {
+                body["prompt"] = text.as_str().into();
                 body["n_predict"] = self.n_predict.into();
                 body["return_tokens"] = true.into();
                 body["n_probs"] = self.n_probs.into();

@@ -60,7 +60,7 @@ fn live(ui: &mut Ui, view: &SessionView) {
         &view.clients,
         "One server with as many slots as clients; ± is one standard deviation of its servers",
     );
-    let widths = [1.2, 0.7, 1.0, 1.4, 2.0, 1.6];
+    let widths = [1.2, 0.6, 1.3, 1.4, 1.9, 1.6];
     let mut widths = widths.into_iter().map(Width::Share);
     table(
         ui,
