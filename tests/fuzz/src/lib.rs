@@ -229,6 +229,7 @@ pub fn log(data: &[u8]) {
         reason: EndReason::Exited,
         exit_code,
         signal,
+        memory_ran_out: None,
         stdout: said.to_string(),
         stderr: said.to_string(),
         wall: Duration::from_secs(1),
@@ -269,6 +270,7 @@ pub fn search_space(data: &[u8]) {
         features: None,
         software_device: false,
         partial_offload: true,
+        devices: 2,
         physical_cores: Some(8),
         logical_cores: 16,
         bench_flags: space
