@@ -159,7 +159,11 @@ pub fn bench_output(data: &[u8]) {
             check_memory(model, &placement, &learn::context(&record.raw));
         }
     }
-    let samples: Vec<_> = parsed.records.iter().map(|r| r.samples()).collect();
+    let samples: Vec<_> = parsed
+        .records
+        .iter()
+        .map(flux::domain::bench_record::Record::samples)
+        .collect();
     let _ = learn::usual_threads(&samples);
     assert!(parsed.salvaged().len() >= parsed.records.len());
 }
