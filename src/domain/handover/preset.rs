@@ -54,7 +54,8 @@ pub(super) fn ini(h: &Handover) -> Result<String, String> {
             Some(word) => value(word)?,
             None => "true".to_owned(),
         };
-        let _ = writeln!(text, "{} = {word}", flag.trim_start_matches('-'));
+        let flag = value(&Word::exact(flag.trim_start_matches('-')))?;
+        let _ = writeln!(text, "{flag} = {word}");
     }
     Ok(text)
 }
