@@ -124,7 +124,7 @@ fn bad_files_end_in_one_clear_sentence() {
         .stderr(starts_with("error: no llama-bench record in "));
     compare(&good, dir.path(), &["--json"])
         .code(1)
-        .stdout(contains("\"headline\": \"cannot read "))
+        .stdout(contains("\"headline\":\"cannot read "))
         .stderr(starts_with("error: cannot read "));
 }
 
