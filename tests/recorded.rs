@@ -3,8 +3,86 @@
 
 use std::collections::BTreeMap;
 
+use flux::domain::search::Confirmation;
 use flux::domain::stats::{Ordered, confirm};
+use flux::domain::telemetry::{Metric, SeriesId};
 use flux::domain::types::{Comparison, Verdict};
+use flux::ports::Store as _;
+use flux::store::{Access, SqliteStore};
+
+#[path = "support/replay.rs"]
+mod replay;
+
+/// Change, interval and verdict of a metric in the last judgement of a session of a recorded database, as the README prints
+/// them: whole percents where the interval is wide, tenths else.
+fn judged(recorded: &str, session: i64, metric: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    replay::unpack(recorded, dir.path());
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let verdicts = store.verdicts(session).unwrap();
+    let detail = &verdicts.last().unwrap().detail;
+    let confirmation: Confirmation = serde_json::from_value(detail.clone()).unwrap();
+    let c = &confirmation.metrics[metric].confirmed;
+    let decimals = if c.ci95_pct.is_some_and(|[low, high]| high - low < 2.0) { 1 } else { 0 };
+    let [low, high] = c.ci95_pct.unwrap();
+    format!(
+        "{:+.decimals$} ({low:+.decimals$} to {high:+.decimals$}) {:?}, {} + {}",
+        c.change_pct, c.verdict, c.baseline.n, c.candidate.n
+    )
+}
+
+#[test]
+fn cuda_against_vulkan_reads_as_the_readme_says() {
+    let of = |metric| judged(replay::PLANS, 6, metric);
+    assert_eq!(of("tg128"), "-20.6 (-21.5 to -19.8) Regressed, 6 + 6");
+    assert_eq!(of("pp512"), "+14.2 (+13.4 to +14.9) Improved, 6 + 6");
+}
+
+#[test]
+fn two_gpus_read_as_the_readme_says() {
+    let of = |session, metric| judged(replay::PAIR, session, metric);
+    assert_eq!(of(1, "tg128"), "+4 (+3 to +5) Improved, 4 + 4");
+    assert_eq!(of(1, "pp512"), "+41 (+37 to +46) Improved, 4 + 4");
+    assert_eq!(of(2, "tg32"), "+0 (-1 to +2) Inconclusive, 3 + 3");
+    assert_eq!(of(3, "tg32"), "+25 (+4 to +53) Improved, 3 + 3");
+    assert_eq!(of(3, "pp256"), "-44 (-53 to -33) Regressed, 3 + 3");
+}
+
+#[test]
+fn placements_against_llama_cpps_fitting_read_as_the_readme_says() {
+    let of = |metric| judged(replay::PLANS, 3, metric);
+    assert_eq!(of("tg32"), "-4 (-12 to +6) Inconclusive, 3 + 3");
+    assert_eq!(of("pp512"), "-60 (-64 to -54) Regressed, 3 + 3");
+}
+
+/// What a process takes of the card beside its buffers: the driver's context and pools, MiB.
+#[test]
+fn memory_beside_buffers_reads_as_the_readme_says() {
+    let dir = tempfile::tempdir().unwrap();
+    replay::unpack(replay::PLANS, dir.path());
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let of = |sessions: &[i64]| -> [i64; 2] {
+        let mut found = Vec::new();
+        for head in sessions.iter().flat_map(|s| store.run_heads(*s).unwrap()) {
+            let placed = head.planned.settings.to_string();
+            let told = head.buffers.iter().filter(|b| b.device == "CUDA0");
+            let told: u64 = told.map(|b| b.total().0).sum();
+            // A run that fits itself tells of its trials; one without layers tells little.
+            if told == 0 || placed.contains("fit=") || placed.contains("ngl=0") || head.planned.settings.is_stock() {
+                continue;
+            }
+            let series = SeriesId {
+                source: "0000:00:06.0".to_owned(),
+                metric: Metric::VramUsed,
+            };
+            let used = head.telemetry.unwrap().timed(&series).unwrap().max;
+            found.push((used as i64 - told as i64) / (1 << 20));
+        }
+        [*found.iter().min().unwrap(), *found.iter().max().unwrap()]
+    };
+    assert_eq!(of(&[3, 4]), [712, 791]);
+    assert_eq!(of(&[1, 2, 5]), [619, 697]);
+}
 
 /// The confirmation of one test of a recorded session, from the mean of each run and its place in run order.
 fn confirmation(file: &str, test: &str) -> Comparison {

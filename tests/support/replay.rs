@@ -19,6 +19,12 @@ const CPU: &str = "tests/recorded/cpu-session.db.gz";
 /// Two sessions on one NVIDIA H200 with its sensors read: 1 is a tuning for energy.
 const ENERGY: &str = "tests/recorded/h200-energy.db.gz";
 
+/// Seven sessions on one NVIDIA H200: five benchmarks of placements under forced budgets, CUDA against Vulkan, a tuning.
+pub const PLANS: &str = "tests/recorded/h200-plans.db.gz";
+
+/// Three sessions on two NVIDIA H200s of one host: how a model is split over them.
+pub const PAIR: &str = "tests/recorded/h200-pair.db.gz";
+
 /// Puts the sessions of the H200 into a data folder.
 pub fn restore(data: &Path) {
     unpack(H200, data);
@@ -34,7 +40,8 @@ pub fn restore_energy(data: &Path) {
     unpack(ENERGY, data);
 }
 
-fn unpack(recorded: &str, data: &Path) {
+/// Puts recorded sessions into a data folder.
+pub fn unpack(recorded: &str, data: &Path) {
     let packed = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(recorded)).unwrap();
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(packed)
