@@ -13,8 +13,10 @@ const FREE_SPACE: &str = "free space there";
 
 /// A failed database operation on `path`; `doing` is `read` or `written`.
 pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> PortError {
+    const FULL: &str = "the disk is full, nothing was stored";
+    let extended = error.sqlite_error().map(|e| e.extended_code);
     let (headline, hint) = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => ("the disk is full, nothing was stored", FREE_SPACE),
+        Some(ErrorCode::DiskFull) => (FULL, FREE_SPACE),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ("the database cannot be opened for writing", OTHER_FOLDER)
         }
@@ -25,6 +27,8 @@ pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> Po
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             return damaged(path, &error.to_string());
         }
+        // The log's index could not grow.
+        _ if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => (FULL, FREE_SPACE),
         Some(ErrorCode::SystemIoFailure) => (
             "the disk failed under the database",
             "check the disk and its free space",
