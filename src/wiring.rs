@@ -19,12 +19,16 @@ use crate::ports::{
 use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
+#[cfg(unix)]
+use crate::runtime::process::guard_children;
 use crate::runtime::server::{LlamaServers, ServerRunner};
 use crate::store::SqliteStore;
 use crate::telemetry::Sensors;
 
 use vulkan_apart::{DevicesApart, LabApart, VulkanApart};
 
+#[cfg(unix)]
+pub use crate::runtime::process::{CHILD_GUARD, stand_guard};
 pub use crate::store::Access;
 
 mod vulkan_apart;
@@ -61,6 +65,10 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         Some(dir) => dir.clone(),
         None => default_data_dir()?,
     };
+    #[cfg(unix)]
+    if let Some(flux) = &options.flux {
+        guard_children(flux);
+    }
     let store = SqliteStore::open(&data_dir, options.access)?;
     let mut notices = store.opened().notices.clone();
     let (space, space_notice) = SpaceFile::open(&data_dir);

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use assert_cmd::assert::Assert;
+use flux::domain::types::*;
+use flux::ports::{NewSession, Store as _};
+use flux::store::{Access, MeasureLock, SqliteStore};
 use predicates::prelude::PredicateBooleanExt as _;
 use predicates::str::{contains, is_empty, starts_with};
 use serde_json::{Value, json};
@@ -324,4 +327,96 @@ fn a_termination_ends_a_job_at_once_and_leaves_nothing() {
         .filter(|name| name != "data")
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A folder with one old session: begun in 1970, with an output worth erasing.
+fn with_an_old_session(dir: &Dir) {
+    let store = SqliteStore::open(&dir.path().join("data"), Access::Measure).unwrap();
+    let begun = include_str!("fixtures/store/session.json");
+    let mut begun: NewSession = serde_json::from_str(begun).unwrap();
+    begun.started_at = Timestamp(1_000);
+    let id = store.begin_session(&begun).unwrap();
+    let planned = PlannedRun {
+        stage: Stage::Baseline,
+        side: None,
+        settings: Settings::stock(),
+        repetitions: 3,
+        early_stop: None,
+        log_buffers: false,
+        clients: 1,
+        purpose: "baseline 1 of 3".to_owned(),
+    };
+    let run = Run {
+        started_at: Timestamp(1_000),
+        wall_secs: 1.0,
+        outcome: RunOutcome::Cancelled,
+        buffers: Vec::new(),
+        raw: RawOutput {
+            stderr: "e".repeat(20_480),
+            ..RawOutput::default()
+        },
+        telemetry: None,
+    };
+    store.append_run(id, 0, &planned, &run).unwrap();
+}
+
+#[test]
+fn data_says_what_is_kept_and_compacts_only_when_told_to() {
+    let dir = Dir::new();
+    fails_clearly(dir.flux(&["data"]));
+    fails_clearly(dir.flux(&["data", "compact", "--yes"]));
+    assert!(!dir.path().join("data").exists(), "nothing was made");
+    with_an_old_session(&dir);
+
+    let held = dir.json(&["data", "--json"]);
+    assert_eq!(held["database"]["sessions"], 1);
+    assert_eq!(held["telemetry_days"], 30);
+    dir.flux(&["data"]).code(0).stdout(
+        contains("sessions  1, since 1970-01-01 00:00 UTC").and(contains("kept for 30 days")),
+    );
+    // Nobody can be asked here: nothing is erased without a word.
+    let unasked = dir.flux(&["data", "compact"]).code(2).stdout(is_empty());
+    unasked.stderr(contains("nothing was erased").and(contains("--yes")));
+    let would = dir.json(&["data", "compact", "--dry-run", "--json"]);
+    assert_eq!(would["would_erase"]["outputs"], 1);
+    assert_eq!(would["would_erase"]["output_bytes"], 20_480);
+    dir.flux(&["data", "compact", "--dry-run"]).code(0).stdout(
+        contains("To be erased for good, all older than 90 days:")
+            .and(contains("what the processes of 1 run printed, 20.0 KiB"))
+            .and(contains("Kept: every sample")),
+    );
+    assert_eq!(
+        dir.json(&["show", "1", "--json"])["runs"][0]["run"]["raw"]["stderr"],
+        "e".repeat(20_480)
+    );
+
+    let erased = dir.json(&["data", "compact", "--yes", "--json"]);
+    assert_eq!(erased["erased"]["outputs"], 1);
+    assert!(erased["bytes"].as_u64() < erased["bytes_before"].as_u64());
+    let shown = dir.json(&["show", "1", "--json"]);
+    assert_eq!(
+        shown["runs"][0]["run"]["raw"]["stderr"],
+        "[erased by flux data compact]"
+    );
+    dir.flux(&["data", "compact", "--yes", "-q"])
+        .code(0)
+        .stdout(contains("Nothing was erased"));
+    let much = dir.flux(&["data", "compact", "--older-than", "-1"]);
+    much.code(2);
+}
+
+#[test]
+fn nothing_is_compacted_under_a_measurement() {
+    let dir = Dir::new();
+    with_an_old_session(&dir);
+    let _measuring = MeasureLock::acquire(&dir.path().join("data")).unwrap();
+    let told = fails_clearly(dir.flux(&["data", "compact", "--yes"]));
+    assert!(
+        told.contains("is measuring with this data folder"),
+        "{told}"
+    );
+    assert_eq!(
+        dir.json(&["data", "compact", "--dry-run", "--json"])["would_erase"]["outputs"],
+        1
+    );
 }

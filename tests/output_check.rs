@@ -175,6 +175,17 @@ fn a_build_without_a_server_saves_with_a_notice() {
     );
 }
 
+/// What stops stock too says nothing of the winner: tokenizers without merges read prompts of one token per byte, and both
+/// servers refused them.
+#[test]
+fn what_neither_answers_is_not_the_winners_fault() {
+    let (_, found) = searched("\"not-numbers\"", "[]");
+    assert_eq!(
+        (&found["output"]["status"], &found["profile"]["id"]),
+        (&"skipped".into(), &1.into())
+    );
+}
+
 /// A search whose winner is to be saved later, as the app asks for it; the document, and the desk.
 fn unsaved(act: &str) -> (Desk, Value) {
     let desk = Desk::running(&script(act, WITH_FLASH));

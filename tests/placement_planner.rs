@@ -186,6 +186,48 @@ fn a_model_larger_than_ram_streams_and_says_so() {
     assert!((1.0 / plan.predicted.tg / secs - 1.0).abs() < 1e-6);
 }
 
+/// On two cards of 5 GiB a step of one layer and of two keep the same layers' experts in RAM: it is one neighbour.
+#[test]
+fn neighbours_are_each_another_placement() {
+    let layout = layout("qwen3-30b-a3b");
+    let card = |id| card(id, Backend::Cuda, Bytes::gib(5));
+    let pair = memories(vec![card("CUDA0"), card("CUDA1")], Bytes::gib(120));
+    let constants = priors(&pair, None, false);
+    let none = Corrections::default();
+    let planner = Planner::new(&layout, &pair, &constants, &none);
+    let ask = ask(Goal::Request);
+    let plan = planner.best(&ask, 1).remove(0);
+    let near = planner.neighbours(&plan.placement, &plan.context, &ask);
+    assert!(near.len() > 1);
+    for (i, one) in near.iter().enumerate() {
+        let is = |other: &Candidate| {
+            (&other.placement, &other.context) == (&one.placement, &one.context)
+        };
+        assert!(
+            !is(&plan) && !near[..i].iter().any(is),
+            "{:?}",
+            one.placement
+        );
+    }
+}
+
+/// A smaller micro-batch leaves room for a layer more; where generation counts it is not taken, since it costs more of the
+/// prompt speed than the guard allows. A request weighs both.
+#[test]
+fn generation_is_not_bought_with_slow_prompts() {
+    let layout = layout("qwen3-30b-a3b");
+    let h200 = memories(
+        vec![card("CUDA0", Backend::Cuda, Bytes::gib(8))],
+        Bytes::gib(120),
+    );
+    let mut constants = priors(&h200, None, false);
+    set(&mut constants, Constant::HostRead, 36.8);
+    set(&mut constants, Constant::DeviceRead(0), 573.0);
+    let plan = best(&layout, &h200, &constants, &ask(Goal::Generation)).remove(0);
+    assert_eq!(plan.tier, Tier::SplitByClass);
+    assert_eq!(plan.context.micro_batch, 512);
+}
+
 /// Weights alone would fit; with the cache, 576 MiB of f16, they do not, and of the two only they are on the disk.
 #[test]
 fn cache_and_buffers_leave_weights_the_rest_of_ram() {

@@ -92,7 +92,7 @@ fn planned(desk: &Desk, model: &Path, goal: Goal, limit: Option<Bytes>) -> Bench
 }
 
 fn pressed(desk: &Desk, model: &Path) -> BenchDocument {
-    planned(desk, model, Goal::Generation, Some(Bytes::mib(6000)))
+    planned(desk, model, Goal::Generation, Some(Bytes::mib(6400)))
 }
 
 fn tuned(desk: &Desk, model: &Path, placement: Option<&str>) -> TuneDocument {
@@ -140,7 +140,7 @@ fn the_confirmation_corrects_the_order_of_screening() {
     assert!(bench.stock.failure.unwrap().contains("memory"));
     let screened = |layers: &str| {
         let mut arms = bench.placements.iter();
-        let words = format!("ngl={layers} ub=128");
+        let words = format!("ngl={layers} ub=512");
         let arm = arms.find(|a| a.settings.0["placement"] == words);
         arm.unwrap().tg.unwrap()
     };
@@ -148,11 +148,11 @@ fn the_confirmation_corrects_the_order_of_screening() {
     let [corrected] = bench.confirmations.as_slice() else {
         panic!("{:?}", bench.confirmations)
     };
-    assert_eq!(corrected.baseline.0["placement"], "ngl=34 ub=128");
+    assert_eq!(corrected.baseline.0["placement"], "ngl=34 ub=512");
     assert_eq!(corrected.verdict, Some(Verdict::Improved));
     let gain = corrected.metrics["tg128"].change_pct;
     assert!((gain - 100.0 * (7.68 / 6.93 - 1.0)).abs() < 0.5, "{gain}");
-    assert_eq!(bench.settings.0["placement"], "ngl=36 ub=128");
+    assert_eq!(bench.settings.0["placement"], "ngl=36 ub=512");
 }
 
 /// The option that gains 68.3 % on a model the card holds costs 7.8 % on one it does not: searched on the placement, it
@@ -162,7 +162,7 @@ fn settings_are_searched_on_the_chosen_placement() {
     let desk = desk(on_the_paper_card);
     let (small, large) = (desk.synthesised("qwen3-4b"), desk.synthesised("gemma3-12b"));
     let chosen = pressed(&desk, &large).settings;
-    assert_eq!(chosen.0["placement"], "ngl=36 ub=128");
+    assert_eq!(chosen.0["placement"], "ngl=36 ub=512");
 
     let on_large = tuned(&desk, &large, None);
     assert_eq!(on_large.baseline.as_ref().unwrap().settings, chosen);
@@ -177,7 +177,7 @@ fn settings_are_searched_on_the_chosen_placement() {
     assert!(on_large.profile.is_none());
     assert_eq!(
         on_large.sentence(),
-        "Nothing beat placement ngl=36 ub=128 in screening: placement ngl=36 ub=128 stays"
+        "Nothing beat placement ngl=36 ub=512 in screening: placement ngl=36 ub=512 stays"
     );
     assert!(notices(&desk, on_large.session).contains(&"chosen-placement".to_owned()));
 
@@ -198,7 +198,7 @@ fn where_stock_fails_the_chosen_placement_is_served() {
     assert_eq!(plan.notices[0].code, "stock-fails");
     let args = plan.argv.join(" ");
     assert!(
-        args.contains(" -ngl 36 -c 4096 -np 1 -b 2048 -ub 128 "),
+        args.contains(" -ngl 36 -c 4096 -np 1 -b 2048 -ub 512 "),
         "{args}"
     );
 }
@@ -220,12 +220,12 @@ fn a_winner_on_a_placement_is_saved_with_it() {
     assert!(
         result
             .sentence()
-            .starts_with("Flash attention on on top of placement ngl=36 ub=128: +30"),
+            .starts_with("Flash attention on on top of placement ngl=36 ub=512: +30"),
         "{}",
         result.sentence()
     );
     let profile = result.profile.unwrap();
-    assert_eq!(profile.settings.0["placement"], "ngl=36 ub=128");
+    assert_eq!(profile.settings.0["placement"], "ngl=36 ub=512");
     let plan = served(&desk, model);
     let args = plan.argv.join(" ");
     assert!(
@@ -314,6 +314,31 @@ fn a_gain_on_an_unconfirmed_placement_is_not_saved() {
     let error = save_profile(result.session.unwrap(), &desk.ports).unwrap_err();
     assert_eq!(error.code, "unconfirmed-placement");
     assert!(desk.store.profiles().unwrap().is_empty());
+}
+
+/// Faster in generation and half as fast in prompts is no winner (paper section 3, rule 5): stock stays.
+#[test]
+fn a_placement_that_harms_prompts_is_not_kept() {
+    let desk = desk(|asked| match value(asked.request, "-ngl") {
+        Some(_) => Answer::Rated(0.5, 1.3),
+        None => Answer::Rated(1.0, 1.0),
+    });
+    let bench = planned(
+        &desk,
+        &desk.synthesised("gemma3-12b"),
+        Goal::Generation,
+        None,
+    );
+    assert!(bench.settings.is_stock(), "{:?}", bench.settings);
+    assert_eq!(
+        (bench.verdict, bench.profile),
+        (Some(Verdict::Regressed), None)
+    );
+    assert!(
+        bench.reason.contains("prompt speed got worse") && bench.reason.ends_with("stock stays"),
+        "{}",
+        bench.reason
+    );
 }
 
 #[test]

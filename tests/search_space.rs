@@ -117,6 +117,23 @@ fn a_device_with_all_features_is_offered_their_switches() {
 }
 
 #[test]
+fn how_a_model_is_split_is_asked_where_several_gpus_share_it() {
+    let pair = Capabilities {
+        devices: 2,
+        ..rx580()
+    };
+    let offer = offered(&pair, &OfferRules::default());
+    assert_eq!(values(&offer, "split-mode"), ["none", "tensor", "row"]);
+    let tensor = Settings::stock().with("split-mode", "tensor");
+    for tool in [Tool::Bench, Tool::Server] {
+        let launch = space().launch(&tensor, tool).unwrap();
+        assert_eq!(launch.args, ["--split-mode", "tensor"]);
+    }
+    let offer = offered(&rx580(), &OfferRules::default());
+    assert_eq!(reason(&offer, "split-mode"), "one device holds the model");
+}
+
+#[test]
 fn a_software_renderer_gets_no_gpu_option() {
     let lavapipe = Capabilities {
         software_device: true,

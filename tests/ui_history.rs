@@ -423,10 +423,12 @@ fn a_long_history_has_pages() {
         sessions: 120,
         runs: 2,
         samples: 4,
+        log: 200,
+        recorded: 0,
         last_runs: 3,
         last_log: 100,
     };
-    long_history::write(dir.path(), 7, &size);
+    long_history::write(dir.path(), 7, &size, &long_history::begun());
     let desk = over(dir.path());
     let mut stage = history(&desk);
     // 119 sessions of two runs of four samples, and one of three.

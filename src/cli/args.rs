@@ -1,5 +1,6 @@
 //! The arguments of `flux` (design section 2): a contract, scripts depend on it.
 
+mod data;
 mod export;
 mod plan;
 mod run;
@@ -10,11 +11,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::domain::environment::parse_variable;
+use crate::domain::search::plan::MAX_PROCESSES;
 use crate::domain::types::{Backend, Goal, RequestShape};
 use crate::wiring;
 
 use super::values::{duration_secs, request_shape};
 
+pub use data::{Compact, Data, DataAction};
 pub use export::{Export, Import};
 pub use plan::Plan;
 pub use run::Run;
@@ -22,6 +25,9 @@ pub use serve_check::ServeCheck;
 
 /// Repetitions and processes one may ask for: more than this is a typing error, not a plan.
 const MAX_COUNT: i64 = 100;
+
+/// Processes one may allow a search: days of measuring.
+const MOST_PROCESSES: i64 = 10_000;
 
 /// Transfers of more than this take memory from others and measure nothing better.
 const MAX_TRANSFER_MIB: u64 = 4096;
@@ -96,6 +102,8 @@ pub enum Action {
     Import(Import),
     /// One session as one HTML file: verdict, charts, every sample
     Report(Report),
+    /// What Flux keeps and how much room it takes; `compact` makes it smaller
+    Data(Data),
     /// What would spoil a measurement now
     Doctor(Doctor),
     /// What Vulkan says, as JSON; asked by another Flux
@@ -106,6 +114,13 @@ pub enum Action {
     VulkanBandwidth {
         /// The request, as JSON
         request: String,
+    },
+    /// Waits for another Flux to be gone and ends what is left of its children
+    #[cfg(unix)]
+    #[command(hide = true, name = wiring::CHILD_GUARD)]
+    ChildGuard {
+        /// What its children bear in their environment
+        mark: String,
     },
     /// The kernel lab, one event a line; asked by another Flux
     #[command(hide = true, name = wiring::VULKAN_LAB)]
@@ -273,6 +288,9 @@ pub struct Tune {
     /// Measuring time after which no further candidate is started: 30m, 1h, 90
     #[arg(long, value_name = "TIME", value_parser = duration_secs)]
     pub time_limit: Option<f64>,
+    /// llama-bench processes of the whole search, of which about 50 are kept for the confirmation
+    #[arg(long, value_name = "N", default_value_t = MAX_PROCESSES, value_parser = clap::value_parser!(u32).range(i64::from(MAX_PROCESSES)..=MOST_PROCESSES))]
+    pub max_processes: u32,
     /// Only these dimensions
     #[arg(long, value_name = "DIM,…", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -282,7 +300,7 @@ pub struct Tune {
     /// Go on with a session: this one, or the last that did not end
     #[arg(long, value_name = "SESSION", num_args = 0..=1, conflicts_with_all = [
         "runtime", "device", "goal", "reps", "processes", "prompt_tokens", "gen_tokens", "depth", "request",
-        "allow_kv_quant", "time_limit", "only", "placement", "dry_run",
+        "allow_kv_quant", "time_limit", "max_processes", "only", "placement", "dry_run",
     ])]
     #[expect(
         clippy::option_option,

@@ -26,6 +26,7 @@ pub fn main() -> ExitCode {
     if cli.global.verbose {
         log_to_stderr();
     }
+    signals::survive_file_limits();
     let output = Output::new(&cli.global);
     match commands::run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,7 +53,9 @@ fn log_to_stderr() {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(false);
+        .with_ansi(false)
+        // It would complain on stderr too, and panic where that is closed.
+        .log_internal_errors(false);
     // Only a second subscriber is refused, and there is none.
     let _ = subscriber.try_init();
 }

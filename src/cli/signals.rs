@@ -10,7 +10,8 @@ use super::error::{CliError, CliResult};
 pub enum Request {
     /// Ctrl-C.
     Interrupt,
-    /// SIGTERM, SIGHUP.
+    /// SIGTERM, SIGHUP. Windows tells a closed console as Ctrl-C, and ends Flux seconds later: the job object its children.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "Windows has one event for all"))]
     Terminate,
 }
 
@@ -23,6 +24,17 @@ const CAPACITY: usize = 8;
 /// The operating system refuses the handler.
 pub fn listen() -> CliResult<Receiver<Request>> {
     platform::listen().map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
+}
+
+/// A file that may not grow any more (`ulimit -f`) is an error of the write, not the end of Flux. Children inherit a signal
+/// that is ignored, but not one that is handled.
+pub fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        let reached = std::sync::Arc::default();
+        // Refused, the signal ends Flux as it would anyway.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, reached);
+    }
 }
 
 #[cfg(unix)]

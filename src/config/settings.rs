@@ -72,13 +72,10 @@ impl SettingsStore for SettingsFile {
     }
 
     fn save(&self, settings: &AppSettings) -> PortResult<()> {
-        let failed = |e: &dyn std::error::Error| {
-            let headline = format!("the settings cannot be written: {}", self.0.display());
-            PortError::caused(headline, e).hint("allow writing there, or free space")
-        };
+        const FAILED: &str = "the settings cannot be written";
         let mut settings = settings.clone();
         settings.bring_into_bounds();
-        let text = toml::to_string_pretty(&settings).map_err(|e| failed(&e))?;
-        super::write(&self.0, &text).map_err(|e| failed(&e))
+        let text = toml::to_string_pretty(&settings).map_err(|e| PortError::caused(FAILED, &e))?;
+        super::write(&self.0, &text).map_err(|e| PortError::of_data(FAILED, &self.0, &e))
     }
 }

@@ -2,11 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{SendTimeoutError, Sender};
-
+use crate::ports::sync::{AtomicBool, Ordering, SendTimeoutError, Sender};
 use crate::ports::{CancelMode, CancelToken, Clock, Notice, NoticeLevel, PortError};
 
 use super::message::{Event, EventKind, JobError, JobId, Outcome, StageInfo};
@@ -170,7 +168,7 @@ impl JobContext {
             }
             Ok(Err(Ended::Failed(error))) => Outcome::Failed { error },
             Err(panic) => Outcome::Failed {
-                error: panicked(panic.as_ref()),
+                error: JobError::panicked("Flux hit a bug in this job", &*panic),
             },
         };
         self.watch.end();
@@ -178,14 +176,4 @@ impl JobContext {
         self.over.store(true, Ordering::SeqCst);
         self.emit(EventKind::Finished(outcome));
     }
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> JobError {
-    let text = panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-        .unwrap_or_else(|| "no message".to_owned());
-    JobError::new("panicked", format!("Flux hit a bug in this job: {text}"))
-        .hint("everything measured so far is stored; please report this with `flux history`")
 }

@@ -3,6 +3,7 @@
 //! Invariants, each a test: `seq` rises by one per job; exactly one `Finished` per job and nothing after it;
 //! a cancel always ends in `Finished`; a sample is in the store before it is announced.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -41,6 +42,9 @@ pub struct TuneRequest {
     pub repetitions: Option<u32>,
     /// Processes per arm in the confirmation, instead of the planned number.
     pub processes: Option<u32>,
+    /// llama-bench processes of the whole session, instead of the method's most.
+    #[serde(default)]
+    pub max_processes: Option<u32>,
     /// Seconds of measuring after which no further candidate is started.
     pub time_limit_secs: Option<f64>,
     /// Only these dimensions.
@@ -77,6 +81,7 @@ impl TuneRequest {
             allow_kv_quant: false,
             repetitions: None,
             processes: None,
+            max_processes: None,
             time_limit_secs: None,
             only: Vec::new(),
             placement: None,
@@ -362,6 +367,15 @@ impl JobError {
             cause: Vec::new(),
             hint: None,
         }
+    }
+
+    /// What a panic that was caught says, after these words.
+    pub fn panicked(what: &str, panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let headline = format!("{what}: {}", text.unwrap_or("no message"));
+        Self::new("panicked", headline)
+            .hint("everything measured so far is stored; please report this")
     }
 
     /// The same error with what to do next.

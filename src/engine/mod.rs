@@ -10,6 +10,7 @@ pub mod evidence;
 pub mod import;
 pub mod install;
 mod job;
+mod jobs;
 pub mod lab;
 mod measure;
 pub mod message;
@@ -32,27 +33,22 @@ pub mod telemetry;
 pub mod tune;
 mod watch;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::Receiver;
 
 use crate::ports::{
-    BandwidthMeter, CancelMode, CancelToken, Clock, Lab, MachineProbe, Models, Runner, Runtimes,
-    SearchSpaces, Servers, SettingsStore, Store, Telemetry,
+    BandwidthMeter, CancelMode, Clock, Lab, MachineProbe, Models, Runner, Runtimes, SearchSpaces,
+    Servers, SettingsStore, Store, Telemetry,
 };
 
 use job::JobContext;
+use jobs::Jobs;
 use message::{Command, Event, JobError, JobId, Occupies};
 use telemetry::{DEFAULT_INTERVAL, Sampler, Tick};
 use watch::Watch;
-
-/// Events waiting for a slow reader; a job that is ahead by so many waits, it never drops one.
-const EVENT_CAPACITY: usize = 256;
 
 /// The world as the engine sees it; `wiring` builds the real one, tests build others.
 #[derive(Clone)]
@@ -87,21 +83,11 @@ pub struct Ports {
     pub data_dir: PathBuf,
 }
 
-struct Running {
-    cancel: CancelToken,
-    thread: JoinHandle<()>,
-    occupies: Occupies,
-    /// Set before the last event, when nothing is measured any more.
-    over: Arc<AtomicBool>,
-}
-
 /// Owns the jobs. Dropping it ends every job at once and waits until the last child is reaped.
 pub struct Engine {
+    // First: jobs end before the sensors that they read.
+    jobs: Jobs,
     ports: Ports,
-    events: Sender<Event>,
-    closing: Arc<AtomicBool>,
-    next: AtomicU64,
-    running: HashMap<JobId, Running>,
     watch: Watch,
     senses: bool,
     sampler: Option<Sampler>,
@@ -110,14 +96,11 @@ pub struct Engine {
 impl Engine {
     /// An engine over `ports`, and the one stream of its events.
     pub fn new(ports: Ports) -> (Self, Receiver<Event>) {
-        let (events, receiver) = bounded(EVENT_CAPACITY);
+        let (jobs, receiver) = Jobs::new();
         (
             Self {
+                jobs,
                 ports,
-                events,
-                closing: Arc::default(),
-                next: AtomicU64::new(1),
-                running: HashMap::new(),
                 watch: Watch::default(),
                 senses: true,
                 sampler: None,
@@ -137,68 +120,20 @@ impl Engine {
     /// A second measuring job (two would measure each other), a server beside a measurement, or no thread could be
     /// started.
     pub fn submit(&mut self, command: Command) -> Result<JobId, JobError> {
-        self.running.retain(|_, job| !job.thread.is_finished());
         let occupies = command.occupies();
-        self.is_free_for(occupies)?;
+        self.jobs.is_free_for(occupies)?;
         if occupies == Occupies::Measuring && self.senses && self.sampler.is_none() {
             // Nobody looks at the ticks; the job and the store hear of the readings all the same.
             self.watch(DEFAULT_INTERVAL, true)?;
         }
-        let id = JobId(self.next.fetch_add(1, Ordering::Relaxed));
-        let cancel = CancelToken::new();
-        let over = Arc::default();
-        let ports = self.ports.clone();
-        let context = JobContext::new(
-            id,
-            self.events.clone(),
-            Arc::clone(&self.closing),
-            Arc::clone(&over),
-            ports.clock.clone(),
-            if occupies == Occupies::Measuring {
-                self.watch.clone()
-            } else {
-                Watch::default()
-            },
-            cancel.clone(),
-        );
-        let thread = std::thread::Builder::new()
-            .name(format!("job-{}", id.0))
-            .spawn(move || context.perform(|context| dispatch(command, &ports, context)))
-            .map_err(|e| JobError::new("thread", format!("no thread could be started: {e}")))?;
-        self.running.insert(
-            id,
-            Running {
-                cancel,
-                thread,
-                occupies,
-                over,
-            },
-        );
-        Ok(id)
-    }
-
-    /// A measurement goes with nothing that loads the machine; several servers go together.
-    fn is_free_for(&self, wanted: Occupies) -> Result<(), JobError> {
-        let runs = |kind: Occupies| {
-            let mut jobs = self.running.values();
-            jobs.any(|job| job.occupies == kind && !job.over.load(Ordering::SeqCst))
+        let watch = match occupies {
+            Occupies::Measuring => self.watch.clone(),
+            _ => Watch::default(),
         };
-        let (headline, hint) = match wanted {
-            Occupies::Measuring if runs(Occupies::Measuring) => (
-                "another measurement is running: two would measure each other",
-                "wait for it, or cancel it",
-            ),
-            Occupies::Measuring if runs(Occupies::Serving) => (
-                "a llama-server of Flux is running: it would spoil the measurement",
-                "stop the server first",
-            ),
-            Occupies::Serving if runs(Occupies::Measuring) => (
-                "a measurement is running: a server would spoil it",
-                "wait for it, or cancel it",
-            ),
-            _ => return Ok(()),
-        };
-        Err(JobError::new("busy", headline).hint(hint))
+        let (ports, clock) = (self.ports.clone(), self.ports.clock.clone());
+        self.jobs.start(occupies, clock, watch, move |context| {
+            dispatch(command, &ports, context)
+        })
     }
 
     /// Reads the machine's sensors every `interval` (100 ms to 10 s) from now on, instead of any watching before. With
@@ -227,23 +162,7 @@ impl Engine {
 
     /// Asks a job to stop. A job that has ended, or never was, is left alone.
     pub fn cancel(&self, job: JobId, mode: CancelMode) {
-        if let Some(running) = self.running.get(&job) {
-            running.cancel.cancel(mode);
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // A reader that does not read any more must not hold a job in `emit`.
-        self.closing.store(true, Ordering::SeqCst);
-        for job in self.running.values() {
-            job.cancel.cancel(CancelMode::Now);
-        }
-        for (_, job) in self.running.drain() {
-            // A panic was already turned into a failed job; there is nothing left to report.
-            let _ = job.thread.join();
-        }
+        self.jobs.cancel(job, mode);
     }
 }
 

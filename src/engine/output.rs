@@ -65,9 +65,13 @@ pub(super) fn check(
         asked: 0,
     };
     let baseline = match asking.answers(&Settings::stock(), "stock", 1)? {
-        Ok(answers) => Ok(answers),
+        Ok(answers) => answers,
         Err(Silent::Cancelled) => return Ok(None),
-        Err(Silent::Failed(why)) => Err(why),
+        Err(Silent::Failed(why)) => {
+            return skipped(&format!(
+                "stock does not answer through llama-server: {why}"
+            ));
+        }
     };
     let answers = match asking.answers(settings, "the winner", ROUNDS)? {
         Ok(answers) => answers,
@@ -75,14 +79,6 @@ pub(super) fn check(
         Err(Silent::Failed(why)) => {
             let reason = format!("llama-server does not answer with these settings: {why}");
             return Ok(Some(OutputCheck::without(OutputStatus::NotServed, reason)));
-        }
-    };
-    let baseline = match baseline {
-        Ok(baseline) => baseline,
-        Err(why) => {
-            return skipped(&format!(
-                "stock does not answer through llama-server: {why}"
-            ));
         }
     };
     let launch = place.launch(settings, Tool::Server, ports)?;
@@ -175,7 +171,7 @@ impl Asking<'_> {
 impl Bench<'_> {
     /// The check as a stage of the job: announced, and its result kept with the session.
     pub(super) fn check_output(
-        &self,
+        &mut self,
         settings: &Settings,
         context: &mut JobContext,
     ) -> Result<OutputCheck, Ended> {
@@ -184,7 +180,10 @@ impl Bench<'_> {
         });
         let cancel = context.cancel.clone();
         let mut tell = |done, total, doing: &str| context.progress(done, total, None, doing);
+        let begun = self.ports.clock.elapsed();
         let checked = check(self.place, settings, self.ports, &cancel, &mut tell)?;
+        // The servers' time, as a run's: Flux itself only waits.
+        self.run_secs += (self.ports.clock.elapsed() - begun).as_secs_f64();
         let checked = checked.ok_or_else(|| self.cancelled())?;
         self.tell(&[notice(&checked)], context)?;
         Ok(checked)

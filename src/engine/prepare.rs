@@ -8,8 +8,8 @@ use crate::domain::doctor;
 use crate::domain::fingerprint;
 use crate::domain::machine;
 use crate::domain::search::{
-    Capabilities, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError, Tool,
-    TunePlan, Tuner, plan,
+    Capabilities, Method as _, Offer, OfferRules, PlanInput, Refusal, SearchSpace, SettingsError,
+    Tool, TunePlan, Tuner, plan,
 };
 use crate::domain::settings::VRAM_RESERVE;
 use crate::domain::telemetry::SeriesId;
@@ -18,7 +18,7 @@ use crate::domain::types::{
     Settings,
 };
 
-use crate::ports::Notice;
+use crate::ports::{Notice, NoticeLevel};
 
 use super::Ports;
 use super::chosen::{Start, start};
@@ -151,6 +151,7 @@ impl Workplace {
                 .map(|e| e.features.clone()),
             software_device: gpu.is_some_and(|g| g.kind == DeviceKind::Software),
             partial_offload: false,
+            devices: self.target.count(&self.runtime),
             physical_cores: self.machine.host.physical_cores,
             logical_cores: self.machine.host.logical_cores,
             bench_flags: match self.tool() {
@@ -181,6 +182,11 @@ impl Workplace {
 
     /// The energy goal needs a power sensor of the device.
     fn must_tell_energy(&self, ports: &Ports) -> Result<(), JobError> {
+        if self.target.is_shared(&self.runtime) {
+            let told = "the energy goal needs the power of all the work, and several GPUs share it";
+            return Err(JobError::new("no-power", told)
+                .hint("name one with `--device`, or choose another goal"));
+        }
         let device = self.sensors();
         let counts = |series: &SeriesId| series.tells_energy_of(device.as_deref());
         let mut sources = ports.telemetry.sources();
@@ -233,10 +239,9 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
         max_prompt: TunePlan::max_prompt(prompt_tokens),
     };
     let capabilities = on_top_of(&start, &place, ports)?;
-    let mut offer = place
-        .space
-        .offer(&capabilities, &rules)
-        .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    let usage = |e: &dyn std::error::Error| JobError::new(USAGE, e.to_string());
+    let offered = place.space.offer(&capabilities, &rules);
+    let mut offer = offered.map_err(|e| usage(&e))?;
     if place.tool() == Tool::Server {
         without_bench_only(&mut offer, &place.space);
     }
@@ -250,6 +255,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             depth: request.depth,
             repetitions: request.repetitions,
             processes: request.processes,
+            max_processes: request.max_processes,
             time_limit_secs: request.time_limit_secs,
             first_candidate: stale_settings(&place, request, &start, ports)?,
             start,
@@ -257,7 +263,7 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
             memory_limits: place.target.memory_limits.clone(),
         },
     )
-    .map_err(|e| JobError::new(USAGE, e.to_string()))?;
+    .map_err(|e| usage(&e))?;
     let mut config = TuneConfig {
         request: request.clone(),
         target: place.target.clone(),
@@ -396,6 +402,8 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
         Some(line) => mean_wall_secs(line.id, &place.model, ports)?,
         None => None,
     };
+    let mut notices = config.notices;
+    notices.extend(too_many(&config.plan, candidates.len()));
     Ok(DryRun {
         schema: SCHEMA,
         fingerprint: place.fingerprint.hash,
@@ -409,11 +417,25 @@ pub fn dry_run(request: &TuneRequest, ports: &Ports) -> Result<DryRun, JobError>
             .map(ToString::to_string)
             .collect(),
         start: config.plan.start,
-        notices: config.notices,
+        notices,
         candidates,
         refused: config.plan.offer.refused,
         processes: Some(processes),
         expected_secs: per_process.map(|secs| secs * f64::from(processes)),
+    })
+}
+
+/// More candidates than the processes of a search can try.
+fn too_many(plan: &TunePlan, candidates: usize) -> Option<Notice> {
+    let wanted: u32 = plan.stages().iter().map(|(_, runs)| runs).sum();
+    (wanted > plan.max_processes).then(|| Notice {
+        level: NoticeLevel::Warning,
+        code: "process-budget".to_owned(),
+        text: format!(
+            "a search has {} processes, not enough for {candidates} candidates: the first are tried; `flux tune --only` \
+             chooses, `--max-processes {wanted}` allows more",
+            plan.max_processes
+        ),
     })
 }
 

@@ -1,12 +1,13 @@
 //! Every stored profile, and whether it holds on this machine as it is now.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::domain::fingerprint::{diff, fingerprint};
 use crate::domain::server_args::LOOPBACK;
 use crate::domain::text::native_command;
-use crate::domain::types::{FieldChange, Machine, Profile, Runtime};
-use crate::ports::NewSession;
+use crate::domain::types::{FieldChange, Fingerprint, Machine, ModelInfo, Profile, Runtime};
+use crate::ports::{Measured, NewSession};
 
 use super::Ports;
 use super::message::JobError;
@@ -49,59 +50,89 @@ pub fn profiles(
     runtimes: &[Runtime],
     ports: &Ports,
 ) -> Result<Vec<ProfileLine>, JobError> {
+    let measured = ports.store.measured_with()?;
+    let mut held = Held::new(machine, runtimes);
     let mut lines = Vec::new();
     for profile in ports.store.profiles()? {
-        let Some(session) = ports.store.session(profile.session)? else {
+        let Some(Measured { runtime, model }) = measured.get(&profile.session) else {
             continue;
         };
-        let begun = session.begun;
         lines.push(ProfileLine {
-            standing: standing(&profile, machine, runtimes, ports)?,
-            command: server_command(&begun, &profile),
-            model: begun.model.name,
-            model_path: begun.model.path,
-            runtime: begun.runtime.name,
+            standing: held.standing(&profile, ports)?,
+            command: command(runtime, model, &profile),
+            model: model.name.clone(),
+            model_path: model.path.clone(),
+            runtime: runtime.name.clone(),
             profile,
         });
     }
     Ok(lines)
 }
 
-fn standing(
-    profile: &Profile,
-    machine: &Machine,
-    runtimes: &[Runtime],
-    ports: &Ports,
-) -> Result<Standing, JobError> {
-    if profile.simulated && !machine.simulated {
-        return Ok(Standing::Simulated);
+/// The machine as it is now, held against what profiles were measured on. Thousands of profiles share a few builds and
+/// fingerprints: each is looked at once.
+struct Held<'a> {
+    machine: &'a Machine,
+    runtimes: &'a [Runtime],
+    /// Fingerprints of now, by the digest of a build.
+    now: BTreeMap<String, Fingerprint>,
+    /// What changed, by the fingerprint measured on and the one of now.
+    changes: BTreeMap<(String, String), Vec<FieldChange>>,
+}
+
+impl<'a> Held<'a> {
+    const fn new(machine: &'a Machine, runtimes: &'a [Runtime]) -> Self {
+        Self {
+            machine,
+            runtimes,
+            now: BTreeMap::new(),
+            changes: BTreeMap::new(),
+        }
     }
-    let measured = runtimes.iter().find(|r| r.digest == profile.runtime_digest);
-    let runtime = measured.or_else(|| runtimes.first());
-    let mut machine = machine.clone();
-    machine.runtimes = runtime.cloned().into_iter().collect();
-    let now = fingerprint(&machine, runtime);
-    if now.hash == profile.fingerprint {
-        return Ok(Standing::Current);
+
+    fn standing(&mut self, profile: &Profile, ports: &Ports) -> Result<Standing, JobError> {
+        if profile.simulated && !self.machine.simulated {
+            return Ok(Standing::Simulated);
+        }
+        let (machine, runtimes) = (self.machine, self.runtimes);
+        let now = self.now.entry(profile.runtime_digest.clone());
+        let now = now.or_insert_with_key(|digest| {
+            let measured = runtimes.iter().find(|r| r.digest == *digest);
+            let runtime = measured.or_else(|| runtimes.first());
+            let mut machine = machine.clone();
+            machine.runtimes = runtime.cloned().into_iter().collect();
+            fingerprint(&machine, runtime)
+        });
+        if now.hash == profile.fingerprint {
+            return Ok(Standing::Current);
+        }
+        let key = (profile.fingerprint.clone(), now.hash.clone());
+        if !self.changes.contains_key(&key) {
+            let then = ports.store.fingerprint(&profile.fingerprint)?;
+            let changes = then.map_or_else(Vec::new, |then| diff(&then, now));
+            self.changes.insert(key.clone(), changes);
+        }
+        Ok(Standing::Stale(self.changes[&key].clone()))
     }
-    let then = ports.store.fingerprint(&profile.fingerprint)?;
-    let changes = then.map_or_else(Vec::new, |then| diff(&then, &now));
-    Ok(Standing::Stale(changes))
 }
 
 /// The command that serves a session's model with a profile of it, as a shell takes it.
 pub fn server_command(begun: &NewSession, profile: &Profile) -> String {
-    let server = begun.runtime.server.as_ref();
+    command(&begun.runtime, &begun.model, profile)
+}
+
+fn command(runtime: &Runtime, model: &ModelInfo, profile: &Profile) -> String {
+    let server = runtime.server.as_ref();
     let mut words = vec![
         server.map_or_else(
             || "llama-server".to_owned(),
             |path| path.display().to_string(),
         ),
         "--model".to_owned(),
-        begun.model.path.display().to_string(),
+        model.path.display().to_string(),
         "--host".to_owned(),
         LOOPBACK.to_owned(),
     ];
     words.extend(profile.server.args.iter().cloned());
-    native_command(&begun.runtime.environment(&profile.server.env), &words)
+    native_command(&runtime.environment(&profile.server.env), &words)
 }

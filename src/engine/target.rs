@@ -77,6 +77,23 @@ impl Target {
         listed.map(str::to_owned).collect()
     }
 
+    /// How many devices share the model: those named, else all of the backend that stock uses.
+    pub fn count(&self, runtime: &Runtime) -> usize {
+        match &self.device {
+            _ if self.backend == Backend::Cpu => 0,
+            Some(_) => self.devices().len(),
+            None => {
+                let own = |d: &&RuntimeDevice| Backend::of_device(&d.id) == Some(self.backend);
+                runtime.devices.iter().filter(own).count()
+            }
+        }
+    }
+
+    /// Do several devices, or other machines, do the work? Readings of one of them tell then a part of it.
+    pub fn is_shared(&self, runtime: &Runtime) -> bool {
+        !self.rpc.is_empty() || self.count(runtime) > 1
+    }
+
     /// An arm's own settings after the arguments that choose the device, the same in every arm.
     pub fn joined(&self, own: Launch, tool: Tool) -> Launch {
         let mut args = Vec::new();

@@ -1,6 +1,7 @@
 //! The sampler (design section 6): one thread reads every sensor in step with the monotonic clock, tells what that
 //! cost, waits for no reader, and stores what was read while a session is measured.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl Drop for Sampler {
         self.watch.set_interval(Duration::ZERO);
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A sensor's code that panicked has ended the thread already.
+            // A panic of a sensor's code ends that sensor alone.
             let _ = thread.join();
         }
     }
@@ -213,16 +214,25 @@ impl Work {
     ) -> Vec<Reading> {
         let at = self.clock.now();
         let mut readings = Vec::new();
-        for source in &mut self.sources {
+        self.sources.retain_mut(|source| {
             let begun = self.clock.elapsed();
-            let mut values = ask(source.as_mut());
+            let asked = catch_unwind(AssertUnwindSafe(|| ask(source.as_mut())));
+            let Ok(mut values) = asked else {
+                // Its state is unknown: it is asked no more, the others are.
+                tracing::warn!(
+                    "the sensors of {} hit a bug and are read no more",
+                    source.name()
+                );
+                return false;
+            };
             values.retain(|(_, value)| value.is_finite());
             // A slow sensor tells of some moment while it was read: the middle errs least.
             let middle = begun + self.clock.elapsed().saturating_sub(begun) / 2;
             self.watch.keep(middle, &values);
             let reading = |(series, value)| Reading { series, at, value };
             readings.extend(values.into_iter().map(reading));
-        }
+            true
+        });
         if let Some(keeper) = &mut self.keeper {
             keeper.keep(&readings, self.clock.elapsed());
         }

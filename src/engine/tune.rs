@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::domain::fingerprint;
 use crate::domain::search::{SearchSpace, SettingsError, Tuner};
 use crate::domain::server::output::OutputCheck;
+use crate::domain::text::count;
 use crate::domain::types::Verdict;
 use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
 
@@ -48,7 +49,27 @@ pub fn perform(
         None => begun_anew(request, ports)?,
     };
     let searched = search(&place, &config, session, begun, ports, context);
-    close(ports, session, searched)
+    close(ports, session, searched).map_err(|ended| with_kept(ended, session, ports))
+}
+
+/// A failure says what is kept of its session and how to go on, where it can be gone on with.
+fn with_kept(ended: Ended, session: i64, ports: &Ports) -> Ended {
+    let Ended::Failed(mut error) = ended else {
+        return ended;
+    };
+    // A store that cannot be read keeps nothing that could be promised.
+    if error.code != NOTHING_RUNS
+        && let Ok(runs) = ports.store.run_heads(session)
+    {
+        let runs = count(runs.len() as u64, "run");
+        let kept =
+            format!("{runs} kept in session {session}, go on with `flux tune --resume {session}`");
+        error.hint = Some(match error.hint {
+            Some(hint) => format!("{hint}; {kept}"),
+            None => kept,
+        });
+    }
+    Ended::Failed(error)
 }
 
 fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {

@@ -1,8 +1,10 @@
 //! Every GGUF file below a folder: split sets once, broken files with what is wrong (cases C30, C34, C35).
 
 use std::collections::HashSet;
-use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, iter, panic, thread};
 
 use super::model::Model;
 use super::split::{SplitName, has_gguf_extension};
@@ -18,16 +20,36 @@ pub(super) fn list(dir: &Path) -> PortResult<Vec<ModelListing>> {
     walk.enter(dir, 0).map_err(|error| {
         PortError::caused(format!("cannot read folder: {}", dir.display()), &error)
     })?;
-    let mut listings = walk.unreadable;
     let mut sets = HashSet::new();
-    for path in walk.files {
-        let set = SplitName::of(&path).map(|name| (name.prefix, name.count));
-        if set.is_none_or(|set| sets.insert(set)) {
-            listings.push(look_at(path));
-        }
-    }
+    walk.files.retain(|path| {
+        let set = SplitName::of(path).map(|name| (name.prefix, name.count));
+        set.is_none_or(|set| sets.insert(set))
+    });
+    let mut listings = walk.unreadable;
+    listings.extend(look_at_all(&walk.files));
     listings.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(listings)
+}
+
+/// Reads headers on every core: one takes milliseconds, a large collection would take many seconds.
+fn look_at_all(files: &[PathBuf]) -> Vec<ModelListing> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mine = iter::from_fn(|| files.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(|path| look_at(path.clone())).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(files.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut listings = work();
+        for other in others {
+            // A panic goes on in the caller, as if it had read the file itself.
+            listings.extend(other.join().unwrap_or_else(|p| panic::resume_unwind(p)));
+        }
+        listings
+    })
 }
 
 fn look_at(path: PathBuf) -> ModelListing {

@@ -1,9 +1,10 @@
 //! One flag between whoever cancels and whoever works.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
+
+use super::sync::{AtomicU8, Ordering};
 
 /// When a cancelled job stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub enum CancelMode {
 }
 
 /// Shared between threads; asking twice for a gentler stop never softens a harder one.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CancelToken(Arc<AtomicU8>);
 
 const AFTER_SAMPLE: u8 = 1;
@@ -25,7 +26,7 @@ const NOW: u8 = 2;
 impl CancelToken {
     /// A token nobody has cancelled.
     pub fn new() -> Self {
-        Self::default()
+        Self(Arc::new(AtomicU8::new(0)))
     }
 
     /// Asks the job to stop.
@@ -45,5 +46,11 @@ impl CancelToken {
     /// No further run may start.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst) >= AFTER_SAMPLE
+    }
+}
+
+impl Default for CancelToken {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -5,10 +5,13 @@ mod cancel;
 mod history;
 mod lab;
 mod placements;
+mod room;
 mod servers;
 mod store;
+pub mod sync;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +31,7 @@ pub use cancel::{CancelMode, CancelToken};
 pub use history::*;
 pub use lab::{Lab, LabRequest};
 pub use placements::{NewPlacement, StoredFit, StoredPlacement};
+pub use room::{Erasable, Holdings};
 pub use servers::{LiveServer, RequestError, ServerClient, ServerLoading, ServerStart, Servers};
 pub use store::*;
 
@@ -66,6 +70,16 @@ impl PortError {
             hint: None,
             cause,
         }
+    }
+
+    /// A file or folder of Flux's data that cannot be used: the disk is full, or `what` says so.
+    pub fn of_data(what: &str, path: &Path, error: &io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let (what, hint) = match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => ("the disk is full", "free space there"),
+            _ => (what, "allow writing there, or use another --data-dir"),
+        };
+        Self::caused(format!("{what}: {}", path.display()), error).hint(hint)
     }
 
     /// The same failure with what to do next.

@@ -1,5 +1,8 @@
 //! The store as the engine sees it: append evidence, read it back.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::handover::SharedProfile;
@@ -13,6 +16,7 @@ use crate::domain::types::{
 use super::PortResult;
 use super::history::{SessionFilter, SessionLine, SessionPage};
 use super::placements::{NewPlacement, StoredFit, StoredPlacement};
+use super::room::{Erasable, Holdings};
 
 /// What kind of session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +176,15 @@ pub struct NewProfile {
     pub verdict_id: i64,
 }
 
+/// What a session measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The build.
+    pub runtime: Arc<Runtime>,
+    /// The model.
+    pub model: Arc<ModelInfo>,
+}
+
 /// A profile that came from elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportedProfile {
@@ -289,6 +302,13 @@ pub trait Store: Send + Sync {
     /// As `begin_session`.
     fn forget_telemetry(&self, before: Timestamp) -> PortResult<()>;
 
+    /// Erases for good what [`Store::erasable`] counts, and gives the room back to the disk. Only while this Flux holds
+    /// [`Store::begin_measuring`], and only when its owner said so.
+    ///
+    /// # Errors
+    /// As `begin_session`; what was erased may then still take its room.
+    fn compact(&self, before: Timestamp) -> PortResult<Erasable>;
+
     /// Appends what the memories of a machine were measured to deliver.
     ///
     /// # Errors
@@ -310,6 +330,16 @@ pub trait Store: Send + Sync {
         document: &serde_json::Value,
     ) -> PortResult<i64>;
 
+    /// What is stored, and what it takes on the disk.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    fn holdings(&self) -> PortResult<Holdings>;
+    /// What is older than a moment and may be erased.
+    ///
+    /// # Errors
+    /// As `holdings`.
+    fn erasable(&self, before: Timestamp) -> PortResult<Erasable>;
     /// The last remembered scan.
     ///
     /// # Errors
@@ -336,6 +366,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn session(&self, id: i64) -> PortResult<Option<Session>>;
+    /// What a session was asked, [`NewSession::config`], without the rest of it.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn config(&self, session: i64) -> PortResult<Option<serde_json::Value>>;
     /// A session's runs in order.
     ///
     /// # Errors
@@ -346,6 +381,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn run_heads(&self, session: i64) -> PortResult<Vec<RunHead>>;
+    /// The same of those runs that set nothing but this dimension, or nothing at all.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn run_heads_with(&self, session: i64, dimension: &str) -> PortResult<Vec<RunHead>>;
     /// What the process of a run left behind.
     ///
     /// # Errors
@@ -389,6 +429,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn profiles(&self) -> PortResult<Vec<Profile>>;
+    /// Builds and models of the sessions that saved a profile, by session. Fast however many there are.
+    ///
+    /// # Errors
+    /// As `last_scan`.
+    fn measured_with(&self) -> PortResult<BTreeMap<i64, Measured>>;
     /// Profiles of a model that came from elsewhere, newest first.
     ///
     /// # Errors

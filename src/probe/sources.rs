@@ -30,18 +30,28 @@ pub(super) fn sources(root: &SystemRoot, gpus: &[SystemGpu]) -> Vec<TelemetrySou
     let mut found = vec![status("sysinfo", true, "CPU load, RAM, disk reads")];
     found.extend(gpus.iter().filter_map(|gpu| amdgpu(root, gpu)));
     found.extend(gpus.iter().filter_map(|gpu| intel(root, gpu)));
-    let nvidia = gpus.iter().find(|g| g.vendor_id == VENDOR_NVIDIA);
+    let nvidia: Vec<_> = gpus
+        .iter()
+        .filter(|g| g.vendor_id == VENDOR_NVIDIA)
+        .map(|g| Some(g.pci))
+        .collect();
     let library = NVML.iter().any(|path| root.path(path).exists());
-    if library || nvidia.is_some() {
+    if library || !nvidia.is_empty() {
         let detail = if library {
             "management library found"
         } else {
             "libnvidia-ml.so.1 not found: it comes with NVIDIA's driver"
         };
-        found.push(TelemetrySourceStatus {
-            pci: nvidia.map(|g| g.pci),
+        // A library without a card is a line too.
+        let places = if nvidia.is_empty() {
+            vec![None]
+        } else {
+            nvidia
+        };
+        found.extend(places.into_iter().map(|pci| TelemetrySourceStatus {
+            pci,
             ..status("nvml", library, detail)
-        });
+        }));
     }
     found.extend(rapl(root));
     found
@@ -149,6 +159,20 @@ mod tests {
             )
         );
         assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn every_nvidia_card_has_its_own_line() {
+        let tree = tempfile::tempdir().unwrap();
+        let second = SystemGpu {
+            pci: "0000:07:00.0".parse().unwrap(),
+            ..gpu(VENDOR_NVIDIA)
+        };
+        let cards = [gpu(VENDOR_NVIDIA), second];
+        let found = sources(&SystemRoot::at(tree.path()), &cards);
+        let nvml = found.iter().filter(|s| s.source == "nvml");
+        let places: Vec<_> = nvml.map(|s| s.pci).collect();
+        assert_eq!(places, [Some(cards[0].pci), Some(cards[1].pci)]);
     }
 
     #[test]

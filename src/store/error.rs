@@ -1,6 +1,5 @@
 //! The store's failures as one clear sentence each: what, where, what to do next.
 
-use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
@@ -10,18 +9,7 @@ use crate::ports::PortError;
 /// What to do about a folder that cannot be written.
 const OTHER_FOLDER: &str = "allow writing there, or use another --data-dir";
 /// What to do about a full disk.
-const FREE_SPACE: &str = "free space there, then resume";
-
-/// A failed file operation on `path`.
-pub(super) fn io_error(what: &str, path: &Path, error: &io::Error) -> PortError {
-    let place = path.display();
-    match error.kind() {
-        io::ErrorKind::StorageFull => {
-            PortError::caused(format!("the disk is full: {place}"), error).hint(FREE_SPACE)
-        }
-        _ => PortError::caused(format!("{what}: {place}"), error).hint(OTHER_FOLDER),
-    }
-}
+const FREE_SPACE: &str = "free space there";
 
 /// A failed database operation on `path`; `doing` is `read` or `written`.
 pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> PortError {
@@ -39,7 +27,7 @@ pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> Po
         }
         Some(ErrorCode::SystemIoFailure) => (
             "the disk failed under the database",
-            "check the disk and its free space, then resume",
+            "check the disk and its free space",
         ),
         Some(ErrorCode::ConstraintViolation) => {
             let headline = format!("the database refused the entry: {}", path.display());
@@ -60,6 +48,24 @@ pub(super) fn newer(path: &Path, found: i64, known: i64) -> PortError {
         path.display()
     ))
     .hint("update Flux, or use another --data-dir")
+}
+
+/// A database that another Flux has been opening for too long: it stands still, or its disk does.
+pub(super) fn opening(path: &Path) -> PortError {
+    PortError::new(format!(
+        "another Flux is opening the database and does not get on: {}",
+        path.display()
+    ))
+    .hint("end that Flux, or use another --data-dir")
+}
+
+/// A database that is not where it was opened.
+pub(super) fn moved(path: &Path) -> PortError {
+    PortError::new(format!(
+        "the database was deleted or replaced while Flux used it, nothing more is stored: {}",
+        path.display()
+    ))
+    .hint("put it back where it was moved from, or leave it; then start Flux again")
 }
 
 /// A damaged database that was left where it is.

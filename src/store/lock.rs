@@ -6,8 +6,6 @@ use std::path::Path;
 
 use crate::ports::{PortError, PortResult};
 
-use super::error::io_error;
-
 /// The lock's file in the data folder; it stays there, what counts is who holds it.
 const FILE: &str = "measure.lock";
 
@@ -23,7 +21,7 @@ impl MeasureLock {
     /// cannot be written.
     pub fn acquire(data_dir: &Path) -> PortResult<Self> {
         let path = data_dir.join(FILE);
-        let unwritable = |e| io_error("the data folder cannot be written", data_dir, &e);
+        let unwritable = |e| PortError::of_data("the data folder cannot be written", data_dir, &e);
         fs::create_dir_all(data_dir).map_err(unwritable)?;
         let mut file = OpenOptions::new()
             .create(true)
@@ -36,7 +34,11 @@ impl MeasureLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held(data_dir, &path)),
             Err(TryLockError::Error(e)) => {
-                return Err(io_error("the data folder cannot be locked", data_dir, &e));
+                return Err(PortError::of_data(
+                    "the data folder cannot be locked",
+                    data_dir,
+                    &e,
+                ));
             }
         }
         file.set_len(0).map_err(unwritable)?;

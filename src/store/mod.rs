@@ -7,12 +7,15 @@ mod imports;
 mod lock;
 mod open;
 mod packed;
+mod place;
 mod placements;
 mod read;
+mod room;
 mod rows;
 mod telemetry;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,12 +28,13 @@ use crate::domain::types::{
     Fingerprint, PlannedRun, Profile, RawOutput, Run, Settings, Timestamp, Verdict,
 };
 use crate::ports::{
-    ImportedProfile, Introduction, Measuring, NewPlacement, NewProfile, NewSession, Notice,
-    PortError, PortResult, RunHead, Session, SessionEnd, SessionFilter, SessionPage, Store,
-    StoredFit, StoredPlacement, StoredRun, StoredVerdict,
+    Erasable, Holdings, ImportedProfile, Introduction, Measured, Measuring, NewPlacement,
+    NewProfile, NewSession, Notice, PortError, PortResult, RunHead, Session, SessionEnd,
+    SessionFilter, SessionPage, Store, StoredFit, StoredPlacement, StoredRun, StoredVerdict,
 };
 
-use error::{io_error, sql_error};
+use error::{moved, sql_error};
+use place::Place;
 use write::Writer;
 
 pub use lock::MeasureLock;
@@ -57,6 +61,7 @@ pub struct Opened {
 /// The store in `<data folder>/flux.db`.
 pub struct SqliteStore {
     opened: Opened,
+    place: Place,
     // Before the writer: the connection that closes last tidies the log away, and a reader cannot.
     reader: Mutex<Connection>,
     writer: Result<Writer, PortError>,
@@ -73,10 +78,11 @@ impl SqliteStore {
         let path = found.path;
         let writer = match found.writer {
             Ok(connection) => Ok(Writer::start(connection)
-                .map_err(|e| io_error("the database's thread cannot be started", &path, &e))?),
+                .map_err(|e| PortError::caused("the database's thread cannot be started", &e))?),
             Err(why) => Err(why),
         };
         Ok(Self {
+            place: Place::of(&path),
             opened: Opened {
                 path,
                 notices: found.notices,
@@ -100,12 +106,19 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Transaction) -> rusqlite::Result<T> + Send + 'static,
     ) -> PortResult<T> {
+        self.written(|writer| writer.write(work))
+    }
+
+    fn written<T>(
+        &self,
+        work: impl FnOnce(&Writer) -> Option<rusqlite::Result<T>>,
+    ) -> PortResult<T> {
         let path = &self.opened.path;
         let writer = self.writer.as_ref().map_err(Clone::clone)?;
-        match writer.write(work) {
-            Some(done) => done.map_err(|e| sql_error("written", path, &e)),
+        match work(writer) {
+            Some(done) => self.settled(done, "written"),
             None => Err(PortError::new(format!(
-                "the database's thread has ended, restart Flux: {}",
+                "Flux hit a bug while it stored something, which was not stored: {}",
                 path.display()
             ))),
         }
@@ -115,7 +128,16 @@ impl SqliteStore {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One transaction: all parts of an answer are of the same moment.
         let answer = reader.unchecked_transaction().and_then(|tx| work(&tx));
-        answer.map_err(|e| sql_error("read", &self.opened.path, &e))
+        self.settled(answer, "read")
+    }
+
+    /// What came of an operation, unless it was done on files that are not the database any more.
+    fn settled<T>(&self, done: rusqlite::Result<T>, doing: &str) -> PortResult<T> {
+        let path = &self.opened.path;
+        if !self.place.is_kept() {
+            return Err(moved(path));
+        }
+        done.map_err(|e| sql_error(doing, path, &e))
     }
 }
 
@@ -187,6 +209,18 @@ impl Store for SqliteStore {
         self.write(move |tx| telemetry::forget(tx, before))
     }
 
+    fn compact(&self, before: Timestamp) -> PortResult<Erasable> {
+        self.written(|writer| writer.with(move |connection| room::compact(connection, before)))
+    }
+
+    fn holdings(&self) -> PortResult<Holdings> {
+        self.read(room::holdings)
+    }
+
+    fn erasable(&self, before: Timestamp) -> PortResult<Erasable> {
+        self.read(|c| room::erasable(c, before))
+    }
+
     fn append_bandwidth(&self, of: &Fingerprint, profile: &BandwidthProfile) -> PortResult<i64> {
         let (of, profile) = (of.clone(), profile.clone());
         self.write(move |tx| placements::append_bandwidth(tx, &of, &profile))
@@ -227,6 +261,14 @@ impl Store for SqliteStore {
         self.read(|c| read::run_heads(c, session))
     }
 
+    fn run_heads_with(&self, session: i64, dimension: &str) -> PortResult<Vec<RunHead>> {
+        self.read(|c| read::run_heads_with(c, session, dimension))
+    }
+
+    fn config(&self, session: i64) -> PortResult<Option<serde_json::Value>> {
+        self.read(|c| read::config(c, session))
+    }
+
     fn raw(&self, run: i64) -> PortResult<Option<RawOutput>> {
         self.read(|c| read::raw_output(c, run))
     }
@@ -259,6 +301,10 @@ impl Store for SqliteStore {
 
     fn profiles(&self) -> PortResult<Vec<Profile>> {
         self.read(read::profiles)
+    }
+
+    fn measured_with(&self) -> PortResult<BTreeMap<i64, Measured>> {
+        self.read(read::measured_with)
     }
 
     fn fingerprint(&self, hash: &str) -> PortResult<Option<Fingerprint>> {

@@ -2,10 +2,10 @@
 //! (design section 11).
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::config::DbConfig;
@@ -15,7 +15,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::ports::{Notice, NoticeLevel, PortError};
 
 use super::Access;
-use super::error::{damaged, io_error, newer, sql_error};
+use super::error::{damaged, newer, opening, sql_error};
 use super::lock::MeasureLock;
 
 /// The database in the data folder.
@@ -46,7 +46,7 @@ const _: () = assert!(
     "one step per format"
 );
 /// How long a write waits for another Flux's: its transactions take milliseconds, a slow disk seconds.
-const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 
 /// Connections to an opened database.
 pub(super) struct Connections {
@@ -62,6 +62,8 @@ pub(super) enum Trouble {
     Newer(i64),
     Damaged(String),
     Folder(io::Error),
+    /// Another Flux does not come to an end with opening it.
+    Opening,
     Sql(rusqlite::Error),
 }
 
@@ -70,11 +72,12 @@ impl Trouble {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
             Self::Damaged(detail) => damaged(path, &detail),
-            Self::Folder(e) => io_error(
+            Self::Folder(e) => PortError::of_data(
                 "the data folder cannot be used",
                 path.parent().unwrap_or(path),
                 &e,
             ),
+            Self::Opening => opening(path),
             Self::Sql(e) => sql_error("opened", path, &e),
         }
     }
@@ -97,7 +100,9 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
     let mut notices = Vec::new();
     let writer = match open_in_turn(data_dir, &path, access, &mut notices) {
         Ok(writer) => Ok(writer),
-        Err(trouble @ (Trouble::Folder(_) | Trouble::Sql(_))) if access == Access::Look => {
+        Err(trouble @ (Trouble::Folder(_) | Trouble::Opening | Trouble::Sql(_)))
+            if access == Access::Look =>
+        {
             Err(trouble.into_error(&path))
         }
         Err(trouble) => return Err(trouble.into_error(&path)),
@@ -135,7 +140,7 @@ fn open_in_turn(
         .write(true)
         .open(data_dir.join(OPEN_LOCK))
         .map_err(Trouble::Folder)?;
-    turn.lock().map_err(Trouble::Folder)?;
+    wait_for_turn(&turn)?;
     match read_write(path, access) {
         Err(Trouble::Damaged(detail)) if access == Access::Measure => {
             // Nobody's running measurement loses its database under it.
@@ -153,6 +158,22 @@ fn open_in_turn(
             read_write(path, access)
         }
         other => other,
+    }
+}
+
+/// Waits as long as for another Flux's write.
+fn wait_for_turn(turn: &File) -> Result<(), Trouble> {
+    const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+    let begun = Instant::now();
+    loop {
+        match turn.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(e)) => return Err(Trouble::Folder(e)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY => {
+                return Err(Trouble::Opening);
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN_TRIES),
+        }
     }
 }
 
@@ -220,7 +241,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
@@ -291,19 +312,26 @@ pub(super) fn unchanging(path: &Path) -> Result<Connection, Trouble> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     let path = std::path::absolute(path).map_err(Trouble::Folder)?;
-    Ok(Connection::open_with_flags(immutable_uri(&path), flags)?)
+    let bytes = path.as_os_str().as_encoded_bytes();
+    Ok(Connection::open_with_flags(
+        immutable_uri(bytes, cfg!(windows)),
+        flags,
+    )?)
 }
 
-/// `SQLite`'s URI of an absolute path, read as a file that never changes (sqlite.org/uri.html).
-fn immutable_uri(path: &Path) -> String {
+/// `SQLite`'s URI of an absolute path, read as a file that never changes (sqlite.org/uri.html). In Windows' paths
+/// backslashes separate, a drive's letter comes after a slash (`file:///C:/…`), and a server's name has its two slashes
+/// behind the empty authority (`file:////server/share/…`).
+fn immutable_uri(path: &[u8], windows: bool) -> String {
     use std::fmt::Write;
     let mut uri = String::from("file://");
-    if cfg!(windows) {
+    if !path.starts_with(b"/") && !path.starts_with(b"\\") {
         uri.push('/');
     }
-    for &byte in path.as_os_str().as_encoded_bytes() {
+    for &byte in path {
         match byte {
-            b'\\' if cfg!(windows) => uri.push('/'),
+            b'\\' if windows => uri.push('/'),
+            b':' if windows => uri.push(':'),
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
                 uri.push(char::from(byte));
             }
@@ -318,4 +346,37 @@ fn immutable_uri(path: &Path) -> String {
 /// Length of a file, 0 where there is none.
 fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |m| m.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::immutable_uri;
+
+    #[test]
+    fn paths_of_every_system_become_uris() {
+        let unix = |path: &str| immutable_uri(path.as_bytes(), false);
+        assert_eq!(
+            unix("/a b/50%#?.db"),
+            "file:///a%20b/50%25%23%3F.db?immutable=1"
+        );
+        // A backslash and a colon are letters of a name there.
+        assert_eq!(unix("/a\\b:c.db"), "file:///a%5Cb%3Ac.db?immutable=1");
+        // The forms of sqlite.org/uri.html: a drive, a server, and a path of any length, whose `?` is no query.
+        let windows = |path: &str| immutable_uri(path.as_bytes(), true);
+        for (path, uri) in [
+            (
+                r"C:\Users\Ada L\flux.db",
+                "file:///C:/Users/Ada%20L/flux.db",
+            ),
+            (r"\\server\share\flux.db", "file:////server/share/flux.db"),
+            (r"\\?\D:\x\flux.db", "file:////%3F/D:/x/flux.db"),
+            (r"D:/mixed\flux.db", "file:///D:/mixed/flux.db"),
+            (
+                "C:\\данные\\f.db",
+                "file:///C:/%D0%B4%D0%B0%D0%BD%D0%BD%D1%8B%D0%B5/f.db",
+            ),
+        ] {
+            assert_eq!(windows(path), format!("{uri}?immutable=1"));
+        }
+    }
 }

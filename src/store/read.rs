@@ -1,13 +1,18 @@
 //! Reading back exactly what was stored.
 
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
+use serde::de::DeserializeOwned;
 
 use crate::domain::types::{
-    Fingerprint, Profile, RawOutput, Run, RunOutcome, RunTelemetry, Settings, TestEnergy,
-    TestSamples, TestSpec, Timestamp,
+    Fingerprint, ModelInfo, Profile, RawOutput, Run, RunOutcome, RunTelemetry, Runtime, Settings,
+    TestEnergy, TestSamples, TestSpec, Timestamp,
 };
 use crate::ports::{
-    Introduction, NewSession, Notice, RunHead, Session, SessionEnd, StoredRun, StoredVerdict,
+    Introduction, Measured, NewSession, Notice, RunHead, Session, SessionEnd, StoredRun,
+    StoredVerdict,
 };
 
 use super::rows::Columns;
@@ -129,6 +134,32 @@ pub(super) fn run_heads(connection: &Connection, session: i64) -> Result<Vec<Run
     all(connection, sql, [session], |row| {
         head(connection, &mut Columns::of(row))
     })
+}
+
+/// The same of runs that set nothing but a dimension, or nothing at all.
+pub(super) fn run_heads_with(
+    connection: &Connection,
+    session: i64,
+    dimension: &str,
+) -> Result<Vec<RunHead>> {
+    let sql = concat!(
+        "SELECT ",
+        head_columns!(),
+        " FROM runs WHERE session = ?1
+          AND NOT EXISTS (SELECT 1 FROM json_each(planned, '$.settings') WHERE key <> ?2) ORDER BY seq"
+    );
+    all(connection, sql, params![session, dimension], |row| {
+        head(connection, &mut Columns::of(row))
+    })
+}
+
+/// What a session was asked.
+pub(super) fn config(connection: &Connection, session: i64) -> Result<Option<serde_json::Value>> {
+    let sql = "SELECT config FROM sessions WHERE id = ?1";
+    connection
+        .prepare_cached(sql)?
+        .query_row([session], |row| Columns::of(row).json())
+        .optional()
 }
 
 /// What a run's process left behind.
@@ -301,6 +332,40 @@ fn settings(connection: &Connection, profile: i64) -> Result<Settings> {
         Ok((row.get(0)?, row.get(1)?))
     })?;
     Ok(Settings(pairs.into_iter().collect()))
+}
+
+/// Builds and models of the sessions that saved a profile. Many sessions share a document: each is read once.
+pub(super) fn measured_with(connection: &Connection) -> Result<BTreeMap<i64, Measured>> {
+    let runtimes: BTreeMap<i64, Arc<Runtime>> = documents(connection, "runtime")?;
+    let models: BTreeMap<i64, Arc<ModelInfo>> = documents(connection, "model")?;
+    let sql = "SELECT DISTINCT s.id, s.runtime, s.model FROM profiles p JOIN sessions s ON s.id = p.session";
+    let sessions = all(connection, sql, [], |row| {
+        let mut c = Columns::of(row);
+        Ok((c.get()?, c.get()?, c.get()?))
+    })?;
+    let measured = sessions
+        .into_iter()
+        .filter_map(|(session, runtime, model)| {
+            let (runtime, model) = (runtimes.get(&runtime)?.clone(), models.get(&model)?.clone());
+            Some((session, Measured { runtime, model }))
+        });
+    Ok(measured.collect())
+}
+
+/// Documents of the builds, or of the models, of those sessions.
+fn documents<T: DeserializeOwned>(
+    connection: &Connection,
+    of: &str,
+) -> Result<BTreeMap<i64, Arc<T>>> {
+    let sql = format!(
+        "SELECT id, document FROM {of}s
+         WHERE id IN (SELECT s.{of} FROM profiles p JOIN sessions s ON s.id = p.session)"
+    );
+    let found = all(connection, &sql, [], |row| {
+        let mut c = Columns::of(row);
+        Ok((c.get()?, Arc::new(c.json()?)))
+    })?;
+    Ok(found.into_iter().collect())
 }
 
 /// Why each setting of a profile is there, by dimension.

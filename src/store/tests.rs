@@ -1,14 +1,16 @@
 //! What shows only from inside: the writing connection's promises, a disk that fills up, the query plan.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Transaction;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use crate::domain::types::{
     Fingerprint, PlannedRun, RawOutput, Run, RunOutcome, Settings, Stage, TestSamples, TestSpec,
     Timestamp,
 };
-use crate::ports::{NewSession, Store};
+use crate::ports::{NewSession, SessionFilter, Store};
 
 use super::{Access, SqliteStore};
 
@@ -94,7 +96,7 @@ fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
         error.headline,
         format!("the disk is full, nothing was stored: {}", path.display())
     );
-    assert_eq!(error.hint.as_deref(), Some("free space there, then resume"));
+    assert_eq!(error.hint.as_deref(), Some("free space there"));
     let kept = store.runs(id).unwrap();
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0].run, run(10));
@@ -154,4 +156,118 @@ fn a_page_of_the_history_reads_no_table_from_end_to_end() {
         !steps.iter().any(|s| s.contains("TEMP B-TREE")),
         "{steps:#?}"
     );
+}
+
+thread_local! {
+    static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape of a trace callback"
+)]
+fn note(event: TraceEvent) {
+    if let TraceEvent::Stmt(_, sql) = event {
+        ASKED.with_borrow_mut(|asked| asked.insert(sql.to_owned()));
+    }
+}
+
+/// All that a store can be asked, once.
+fn ask_everything(store: &SqliteStore, id: i64) {
+    let (from, to) = (Timestamp(0), Timestamp(i64::MAX));
+    store.last_scan().unwrap();
+    store.find_sessions(&SessionFilter::default()).unwrap();
+    store.session(id).unwrap();
+    store.config(id).unwrap();
+    store.runs(id).unwrap();
+    store.run_heads(id).unwrap();
+    store.run_heads_with(id, "placement").unwrap();
+    store.raw(1).unwrap();
+    store.telemetry(id, from, to).unwrap();
+    store.telemetry_span(id).unwrap();
+    store.telemetry_window(id, from, to, 100).unwrap();
+    store.notices(id).unwrap();
+    store.verdicts(id).unwrap();
+    store.profiles().unwrap();
+    store.measured_with().unwrap();
+    store.imports("ab").unwrap();
+    store.fingerprint("ab").unwrap();
+    store.introductions(1).unwrap();
+    store.confirmation_of(1).unwrap();
+    store.bandwidth("ab").unwrap();
+    store.placements("ab", None).unwrap();
+    store.placements("ab", Some("cd")).unwrap();
+    store.fits("ab").unwrap();
+    store.holdings().unwrap();
+    store.erasable(to).unwrap();
+}
+
+/// What may be walked through has a row per session, profile or sensor, or is an index of few bytes a row. Runs, tests,
+/// samples, outputs and readings are found by key alone: the plans do not depend on how many there are.
+#[test]
+fn no_question_reads_runs_or_samples_from_end_to_end() {
+    const WALKED: [&str; 13] = [
+        "CONSTANT ROW",
+        "json_each VIRTUAL TABLE",
+        "s",
+        "m",
+        "p",
+        "f",
+        "sessions",
+        "session_marks",
+        "session_totals",
+        "profiles",
+        "telemetry_series",
+        "telemetry_blocks USING COVERING INDEX",
+        "telemetry USING COVERING INDEX",
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let id = store.begin_session(&session()).unwrap();
+    store.append_run(id, 0, &planned(), &run(10)).unwrap();
+    let reader = store.reader.lock().unwrap();
+    reader.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note));
+    drop(reader);
+    ask_everything(&store, id);
+    let asked = ASKED.take();
+    let reader = store.reader.lock().unwrap();
+    let mut looked = 0;
+    for sql in asked.iter().filter(|sql| sql.starts_with("SELECT")) {
+        let mut plan = reader
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap();
+        let mut steps = plan.raw_query();
+        while let Some(step) = steps.next().unwrap() {
+            let step: String = step.get(3).unwrap();
+            let Some(scanned) = step.strip_prefix("SCAN ") else {
+                continue;
+            };
+            let is = |known: &&str| {
+                let rest = scanned.strip_prefix(*known);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            };
+            let known = scanned.starts_with('(') || WALKED.iter().any(is);
+            assert!(known, "{step}: {sql}");
+        }
+        looked += 1;
+    }
+    assert!(looked >= 30, "{asked:#?}");
+}
+
+#[test]
+fn a_write_that_panics_is_rolled_back_and_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Measure).unwrap();
+    let panicked = store.write(|tx| -> rusqlite::Result<()> {
+        super::write::session(tx, &session())?;
+        std::panic::resume_unwind(Box::new("on purpose"))
+    });
+    let place = dir.path().join("flux.db");
+    let expected = format!(
+        "Flux hit a bug while it stored something, which was not stored: {}",
+        place.display()
+    );
+    assert_eq!(panicked.unwrap_err().headline, expected);
+    assert_eq!(store.begin_session(&session()).unwrap(), 1);
+    assert_eq!(store.sessions(9).unwrap().len(), 1);
 }

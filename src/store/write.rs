@@ -1,16 +1,19 @@
 //! The one writer thread, and what it appends. Nothing here changes a row (design section 11).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use rusqlite::{Connection, Error, OptionalExtension, Result, Transaction, params};
+use rusqlite::{Connection, Error, ErrorCode, OptionalExtension, Result, Transaction, params};
 
 use crate::domain::types::{
     Fingerprint, PlannedRun, Run, RunOutcome, Settings, TestEnergy, TestSamples, Timestamp, Verdict,
 };
 use crate::ports::{NewProfile, NewSession, Notice, SessionEnd};
 
+use super::open::BUSY;
 use super::rows::{json, whole, word};
 
 /// Writes that may wait for the thread; a caller waits for its own anyway.
@@ -41,24 +44,44 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction and returns when it is on disk; `None` when the thread has died.
+    /// Runs `work` in a transaction and returns when it is on disk; `None` where it panicked.
     pub(super) fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction) -> Result<T> + Send + 'static,
     ) -> Option<Result<T>> {
+        self.with(move |connection| {
+            let tx = connection.transaction()?;
+            let value = work(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        })
+    }
+
+    /// Runs `work` on the connection itself.
+    pub(super) fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Option<Result<T>> {
         let (reply, answer) = bounded(1);
         let job: Job = Box::new(move |connection| {
-            let done = connection.transaction().and_then(|tx| {
-                let value = work(&tx)?;
-                tx.commit()?;
-                Ok(value)
-            });
-            // Nobody listens when the caller's thread has died; the commit stands.
+            // A panic is rolled back and fails its caller alone: without a reply there is no answer.
+            let Ok(done) = catch_unwind(AssertUnwindSafe(|| work(connection))) else {
+                return;
+            };
+            // Who has kept the database locked for so long is not waited for once more by every write that follows.
+            let patience = if is_held(&done) { Duration::ZERO } else { BUSY };
+            let _ = connection.busy_timeout(patience);
+            // Nobody listens when the caller's thread has died; what was committed stands.
             let _ = reply.send(done);
         });
         self.jobs.as_ref()?.send(job).ok()?;
         answer.recv().ok()
     }
+}
+
+fn is_held<T>(done: &Result<T>) -> bool {
+    let code = done.as_ref().err().and_then(Error::sqlite_error_code);
+    code == Some(ErrorCode::DatabaseBusy)
 }
 
 impl Drop for Writer {

@@ -18,6 +18,7 @@ use crate::ports::CancelMode;
 use super::files::{Answer, Choice, Files};
 use super::sensors::{Frames, Sensors};
 use super::state::AppState;
+use super::workers::{self, Last, answer_all};
 
 /// Messages waiting for the next frame; a worker that is ahead by so many waits.
 const INBOX: usize = 512;
@@ -33,7 +34,7 @@ const NO_DIALOG: &str = "This system shows no file dialog (install xdg-desktop-p
 /// What an answer does to the state, on the thread that draws.
 type Apply = Box<dyn FnOnce(&mut AppState, &Link) + Send>;
 /// Asked of the ports on a worker.
-type Question = Box<dyn FnOnce(&Ports) -> Apply + Send>;
+type Question = workers::Question<Ports, Apply>;
 
 /// What arrives for the next frame.
 pub enum Message {
@@ -68,15 +69,6 @@ pub struct Link {
     files: Arc<dyn Files>,
 }
 
-/// Which question a worker answers last when the window is gone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
-    /// The one under way.
-    UnderWay,
-    /// The last one asked: it may store something.
-    Queued,
-}
-
 /// Hears when every worker has ended; dropped after the senders and the inbox, which ends them.
 struct Workers(Receiver<()>);
 
@@ -102,7 +94,12 @@ impl Link {
             let (ports, outbox) = (ports.clone(), outbox.clone());
             let (frames, at_work) = (Arc::clone(&frames), at_work.clone());
             spawn(name, move || {
-                answer_all(&questions, &ports, &outbox, &frames, last);
+                answer_all(&questions, &ports, last, |answered| {
+                    let apply = answered.unwrap_or_else(complaint);
+                    let heard = outbox.send(Message::Answer(apply)).is_ok();
+                    frames.now();
+                    heard
+                });
                 drop((ports, at_work));
             })
             .map(|()| sender)
@@ -256,20 +253,9 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), JobErro
         .map_err(|e| JobError::new("thread", format!("no thread could be started: {e}")))
 }
 
-fn answer_all(
-    questions: &Receiver<Question>,
-    ports: &Ports,
-    outbox: &Sender<Message>,
-    frames: &Frames,
-    last: Last,
-) {
-    for question in questions {
-        let heard = outbox.send(Message::Answer(question(ports))).is_ok();
-        if !heard && last == Last::UnderWay {
-            return;
-        }
-        frames.now();
-    }
+/// What a question that panicked does to the state.
+fn complaint(error: JobError) -> Apply {
+    Box::new(move |state, _| state.complain(error.headline))
 }
 
 /// Hands events on and asks for frames: at once where a job ends, else no sooner than the screen's pace allows.

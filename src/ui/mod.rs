@@ -14,6 +14,7 @@ mod start;
 mod state;
 mod theme;
 mod widgets;
+mod workers;
 
 pub use app::App;
 pub use files::{Answer, Choice, Chosen, Files, SystemDialogs};

@@ -1,4 +1,5 @@
-//! What reading a model's header costs, against its bound and against the `gguf` package of Python on the same file:
+//! What reading a model's header costs, against its bound and against the `gguf` package of Python on the same file, and
+//! what a folder of 2,000 files costs:
 //! `FLUX_BENCH_PYTHON=VENV/bin/python cargo bench --bench gguf`; without the variable only Flux is measured.
 //! It prints and asserts no time: a loaded machine is no bug.
 #![allow(
@@ -7,6 +8,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -20,6 +22,10 @@ const BOUND_MS: f64 = 15.0;
 const BOUND_RATIO: f64 = 10.0;
 /// Repetitions of which the median counts: of Flux, of the much slower Python.
 const OURS: usize = 101;
+/// Most a folder of [`FILES`] files may take, seconds.
+const FOLDER_BOUND_SECS: f64 = 2.0;
+/// Files in the folder, half of them with the whole header of a 4B model.
+const FILES: usize = 2_000;
 const THEIRS: usize = 7;
 /// Reads the file once to warm the page cache, then prints the milliseconds of each repetition.
 const SCRIPT: &str = "\
@@ -64,6 +70,49 @@ fn main() {
             header as f64 / 1e6
         );
     }
+    folder();
+}
+
+/// A collection as disks really hold it: large models, small ones, a model in 100 parts, and every kind of broken file.
+fn folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |name: String| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    };
+    let (large, small) = (make("a/4b.gguf".to_owned()), make("a/tiny.gguf".to_owned()));
+    synthesise("qwen3-4b", &large);
+    synthesise("tiny", &small);
+    let header = fs::read(&small).unwrap();
+    let broken = FILES / 20;
+    for n in 2..FILES {
+        let path = make(format!("{}/model-{n}.gguf", n % 40));
+        match n {
+            // One name more of the same file: its header is read again, and is in the page cache as it would be.
+            _ if n < FILES / 2 => fs::hard_link(&large, path).unwrap(),
+            _ if n < FILES - broken => fs::hard_link(&small, path).unwrap(),
+            _ if n % 5 == 0 => fs::write(path, b"").unwrap(),
+            _ if n % 5 == 1 => fs::write(path, &header[..header.len().min(n)]).unwrap(),
+            _ if n % 5 == 2 => fs::write(path, [b"GGUF".as_slice(), &[255; 60]].concat()).unwrap(),
+            _ if n % 5 == 3 => fs::write(path, vec![b'x'; 100_000]).unwrap(),
+            _ => fs::write(make(format!("parts/lone-{n}-00001-of-00100.gguf")), &header).unwrap(),
+        }
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(dir.path(), make("7/loop".to_owned())).unwrap();
+        std::os::unix::fs::symlink("nowhere", make("7/dangling.gguf".to_owned())).unwrap();
+    }
+    let start = Instant::now();
+    let found = GgufModels.list(dir.path()).unwrap();
+    let secs = start.elapsed().as_secs_f64();
+    let bad = found.iter().filter(|l| l.problem.is_some()).count();
+    assert_eq!(bad, broken + usize::from(cfg!(unix)));
+    println!(
+        "folder of {} files, {bad} of them marked as broken: {secs:.2} s, bound {FOLDER_BOUND_SECS:.0} s",
+        found.len()
+    );
 }
 
 fn synthesise(shape: &str, path: &Path) {

@@ -65,6 +65,8 @@ const HISTORY: Size = Size {
     sessions: 5_000,
     runs: 25,
     samples: 8,
+    log: 200,
+    recorded: 0,
     last_runs: 80,
     last_log: 10_000,
 };
@@ -103,7 +105,7 @@ fn pages() {
     let gate = Gate::new(1);
     let mut desk = Desk::new(gate.script());
     desk.moves_to("rx580-2048sp");
-    long_history::write(&desk.bed.data, 11, &HISTORY);
+    long_history::write(&desk.bed.data, 11, &HISTORY, &long_history::begun());
     desk.ports.store = Arc::new(SqliteStore::open(&desk.bed.data, Access::Measure).unwrap());
     let mut stage = Stage::new(desk.ports.clone());
     for page in [
@@ -396,7 +398,7 @@ fn repaints() {
 /// The real window over the same history.
 fn window(screen: &Screen) {
     let dir = tempfile::tempdir().unwrap();
-    long_history::write(dir.path(), 11, &HISTORY);
+    long_history::write(dir.path(), 11, &HISTORY, &long_history::begun());
     let begun = Instant::now();
     let mut window = Window::open(screen, dir.path(), &[]);
     let opened = begun.elapsed().as_secs_f64() * 1e3;

@@ -7,6 +7,7 @@ mod placements;
 mod processes;
 #[path = "../support/readings.rs"]
 mod readings;
+mod room;
 mod sample;
 mod telemetry;
 

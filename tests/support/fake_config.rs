@@ -120,12 +120,16 @@ pub enum Act {
     Hang,
     IgnoreSigterm,
     Grandchild,
+    /// A process in a session of its own that holds the pipes.
+    Daemon,
     PrintNan,
     WrongTests,
     /// Other effective values than asked for.
     Effective(BTreeMap<String, Value>),
     /// So many MiB of log.
     FloodMib(u64),
+    /// So many MiB that are no result.
+    FloodStdoutMib(u64),
     /// Sleeps so long before anything else.
     SleepMs(u64),
     /// Warns and uses the CPU.
@@ -259,7 +263,13 @@ pub fn before_results(act: &Act) -> Option<ExitCode> {
         // The handler that replaces SIGTERM's default does nothing.
         Act::IgnoreSigterm => drop(ctrlc::set_handler(|| {})),
         Act::Grandchild => drop(Command::new("sleep").arg("3600").spawn()),
-        Act::FloodMib(mib) => flood(*mib),
+        Act::FloodMib(mib) => flood(*mib, std::io::stderr()),
+        Act::FloodStdoutMib(mib) => flood(*mib, std::io::stdout()),
+        Act::Daemon => drop(
+            Command::new("setsid")
+                .args(["--fork", "sleep", "3600"])
+                .status(),
+        ),
         Act::NoGpu => {
             eprintln!("warning: no usable GPU found, --gpu-layers option will be ignored");
         }
@@ -282,12 +292,11 @@ fn failed(lines: &str) -> ExitCode {
     ExitCode::from(1)
 }
 
-fn flood(mib: u64) {
+fn flood(mib: u64, mut into: impl std::io::Write) {
     let line = format!("{}\n", "x".repeat(127));
     let block = line.repeat(8 * 1024);
-    let mut err = std::io::stderr();
     for _ in 0..mib {
-        let _ = err.write_all(block.as_bytes());
+        let _ = into.write_all(block.as_bytes());
     }
 }
 

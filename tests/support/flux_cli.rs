@@ -23,6 +23,8 @@ pub struct Bed {
     pub fake: FakeRuntime,
     pub model: PathBuf,
     pub data: PathBuf,
+    /// A process whose name spaces `flux` is to run in.
+    pub within: Option<u32>,
 }
 
 impl Bed {
@@ -40,18 +42,37 @@ impl Bed {
             .synthesise(&request, &CancelToken::new(), &mut |_, _| {})
             .unwrap();
         let data = fake.scratch().join("data");
-        Self { fake, model, data }
+        Self {
+            fake,
+            model,
+            data,
+            within: None,
+        }
     }
 
     /// `flux` with this data folder, without a home; it and its children bear the mark.
     pub fn flux(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
+        self.flux_in(&self.data, args)
+    }
+
+    /// The same with another data folder.
+    pub fn flux_in(&self, data: &Path, args: &[&str]) -> Command {
+        let flux = env!("CARGO_BIN_EXE_flux");
+        let mut command = match self.within {
+            None => Command::new(flux),
+            Some(pid) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--user", "--mount", "--preserve-credentials", "--target"]);
+                command.args([&pid.to_string(), flux]);
+                command
+            }
+        };
         command
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("HOME", self.fake.scratch())
             .env(MARK, mark(self.fake.dir()))
             .arg("--data-dir")
-            .arg(&self.data)
+            .arg(data)
             .args(args);
         command
     }

@@ -9,12 +9,17 @@ use rusqlite::{Connection, Transaction, params};
 use serde_json::json;
 
 /// How much of it.
+#[derive(Clone, Copy)]
 pub struct Size {
     pub sessions: u32,
     /// Runs of each session but the last.
     pub runs: u32,
     /// Samples of each run, over two tests.
     pub samples: u32,
+    /// Bytes of each log but those of the last session.
+    pub log: usize,
+    /// Sessions before the last whose tests have the whole records of llama-bench: elsewhere they would make gigabytes.
+    pub recorded: u32,
     /// Runs of the last session.
     pub last_runs: u32,
     /// Bytes of each log of the last session.
@@ -31,29 +36,62 @@ const MODELS: [&str; 4] = [
     "Llama 3 8B Q6_K",
 ];
 
-/// Makes `dir/flux.db`.
-pub fn write(dir: &Path, seed: u64, size: &Size) {
+/// Records of a real llama-bench (Qwen3 4B on an H200): a prompt, a generation.
+const RECORDS: &str = include_str!("../fixtures/placement/h200-dense.jsonl");
+
+/// A session as it begins, on the machine of the store's own tests.
+pub fn begun() -> NewSession {
+    serde_json::from_str(include_str!("../fixtures/store/session.json")).unwrap()
+}
+
+/// Makes `dir/flux.db`; every session has the machine and the build of `begun`.
+pub fn write(dir: &Path, seed: u64, size: &Size, begun: &NewSession) {
     drop(SqliteStore::open(dir, Access::Measure).unwrap());
     let mut database = Connection::open(dir.join("flux.db")).unwrap();
     database.pragma_update(None, "synchronous", "off").unwrap();
-    let begun: NewSession =
-        serde_json::from_str(include_str!("../fixtures/store/session.json")).unwrap();
     let tx = database.transaction().unwrap();
-    named(&tx, &begun);
+    let counting = without_counting(&tx);
+    named(&tx, begun);
     let mut random = fastrand::Rng::with_seed(seed);
     for session in 1..=size.sessions {
         let is_last = session == size.sessions;
-        write_session(&tx, session, &begun, &mut random);
-        for seq in 0..(if is_last { size.last_runs } else { size.runs }) {
-            let log = if is_last { size.last_log } else { 200 };
-            write_run(&tx, session, seq, size.samples, log, &mut random);
+        write_session(&tx, session, begun, &mut random);
+        let runs = if is_last { size.last_runs } else { size.runs };
+        for seq in 0..runs {
+            let log = if is_last { size.last_log } else { size.log };
+            let recorded = session + size.recorded >= size.sessions;
+            write_run(
+                &tx,
+                (session, seq),
+                (size.samples, recorded, log),
+                &mut random,
+            );
         }
+        tx.execute(
+            "UPDATE session_totals SET runs = ?2, samples = ?3 WHERE session = ?1",
+            params![session, runs, runs * size.samples],
+        )
+        .unwrap();
         judge(&tx, session, &mut random);
     }
+    tx.execute_batch(&counting).unwrap();
     tx.commit().unwrap();
     database
         .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
         .unwrap();
+}
+
+/// Takes the triggers away that count every sample, and returns what makes them anew.
+fn without_counting(tx: &Transaction) -> String {
+    let mut again = String::new();
+    for name in ["session_totals_count_runs", "session_totals_count_samples"] {
+        let sql = "SELECT sql || ';' FROM sqlite_master WHERE name = ?1";
+        again += &tx
+            .query_row(sql, [name], |row| row.get::<_, String>(0))
+            .unwrap();
+        tx.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+    }
+    again
 }
 
 fn named(tx: &Transaction, begun: &NewSession) {
@@ -70,8 +108,8 @@ fn named(tx: &Transaction, begun: &NewSession) {
     );
     let runtime = serde_json::to_string(&begun.runtime).unwrap();
     insert(
-        "INSERT INTO runtimes (digest, name, document) VALUES ('r', 'b11149-vulkan', ?1)",
-        &[&runtime],
+        "INSERT INTO runtimes (digest, name, document) VALUES (?1, 'b11149-vulkan', ?2)",
+        &[&begun.runtime.digest, &runtime],
     );
     for name in MODELS {
         let mut model = begun.model.clone();
@@ -99,7 +137,7 @@ fn write_session(tx: &Transaction, id: u32, begun: &NewSession, random: &mut fas
     let goals = ["generation", "prompt", "request"];
     let mut insert = tx
         .prepare_cached(
-            "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, 1, 1, ?5, ?6, ?7, 0, '0.1.0')",
+            "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, 1, 1, ?5, ?6, ?7, ?8, '0.1.0')",
         )
         .unwrap();
     insert
@@ -111,6 +149,7 @@ fn write_session(tx: &Transaction, id: u32, begun: &NewSession, random: &mut fas
             random.u8(1..=4),
             goals[random.usize(..goals.len())],
             document,
+            begun.simulated,
         ])
         .unwrap();
     let mut insert = tx
@@ -122,16 +161,20 @@ fn write_session(tx: &Transaction, id: u32, begun: &NewSession, random: &mut fas
 
 fn write_run(
     tx: &Transaction,
-    session: u32,
-    seq: u32,
-    samples: u32,
-    log: usize,
+    (session, seq): (u32, u32),
+    (samples, recorded, log): (u32, bool, usize),
     random: &mut fastrand::Rng,
 ) {
+    let tried = settings(random);
     let planned = PlannedRun {
         stage: Stage::Screening,
         side: None,
-        settings: settings(random),
+        // Every fifth is stock, as a search's baselines are.
+        settings: if seq % 5 == 0 {
+            Settings::stock()
+        } else {
+            tried
+        },
         repetitions: samples / 2,
         early_stop: None,
         log_buffers: false,
@@ -149,16 +192,17 @@ fn write_run(
         .execute(params![session, seq, planned, "e".repeat(log)])
         .unwrap();
     let run = tx.last_insert_rowid();
-    let record = json!({ "avg_ts": 100.0, "text": "r".repeat(1_200) }).to_string();
     let mut test = tx
         .prepare_cached("INSERT INTO run_tests VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)")
         .unwrap();
     let mut sample = tx
         .prepare_cached("INSERT INTO samples VALUES (?1, ?2, ?3, ?4)")
         .unwrap();
-    for (position, label, prompt, generated) in [(0, "pp512", 512, 0), (1, "tg128", 0, 128)] {
-        // Long records only where they are read: they would make the rest a gigabyte.
-        let record = if log > 200 { record.as_str() } else { "{}" };
+    let records = RECORDS
+        .lines()
+        .map(|line| if recorded { line } else { "{}" });
+    let tests = [(0, "pp512", 512, 0), (1, "tg128", 0, 128)];
+    for ((position, label, prompt, generated), record) in tests.into_iter().zip(records) {
         test.execute(params![run, position, label, prompt, generated, record])
             .unwrap();
         for repetition in 0..samples / 2 {

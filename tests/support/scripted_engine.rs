@@ -385,6 +385,8 @@ impl Desk {
     pub fn running(script: &str) -> Self {
         let mut desk = Self::new(|_| unreachable!());
         desk.bed = Bed::new(script);
+        let data = desk.bed.data.clone();
+        desk.keeps_its_data_in(&data);
         desk.ports.runtimes = Builds::fixed(vec![desk.bed.fake.runtime(&[])]);
         desk.ports.runner = Arc::new(BenchRunner::new(desk.ports.clock.clone()));
         desk

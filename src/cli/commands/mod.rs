@@ -2,6 +2,7 @@
 
 mod ab;
 mod compare;
+mod data;
 mod desktop;
 mod doctor;
 mod history;
@@ -50,9 +51,15 @@ pub fn run(cli: Cli, output: &Output) -> CliResult {
         Action::Import(args) => import::run(&args, &place, output),
         Action::Report(args) => report::run(&args, &place, output),
         Action::Monitor(args) => monitor::run(&args, &place, output),
+        Action::Data(args) => data::run(&args, &place, output),
         Action::Doctor(args) => doctor::run(&args, &place, output),
         Action::VulkanReport => print_json(&wiring::vulkan_report()),
         Action::VulkanBandwidth { request } => print_json(&wiring::vulkan_bandwidth(&request)?),
+        #[cfg(unix)]
+        Action::ChildGuard { mark } => {
+            wiring::stand_guard(&mark);
+            Ok(())
+        }
         Action::Lab(args) => lab::run(args, &place, output),
         Action::VulkanLab { request } => lab::apart(&request),
         Action::Quickstart(args) => quickstart::run(args, &place, output),

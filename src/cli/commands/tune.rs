@@ -109,6 +109,7 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
         allow_kv_quant: args.allow_kv_quant,
         repetitions: reps,
         processes,
+        max_processes: Some(args.max_processes),
         time_limit_secs: args.time_limit,
         only: args.only,
         placement: args.placement,

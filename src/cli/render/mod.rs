@@ -2,6 +2,7 @@
 
 mod bandwidth;
 pub mod comparison;
+pub mod data;
 pub mod doctor;
 pub mod explain;
 pub mod history;

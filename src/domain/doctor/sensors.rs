@@ -36,8 +36,13 @@ fn name(source: &str, gpus: &[Gpu]) -> String {
         return "the processor".to_owned();
     }
     let ours = |gpu: &&Gpu| gpu.pci.is_some_and(|pci| pci.to_string() == source);
-    let gpu = gpus.iter().find(ours);
-    gpu.map_or_else(|| format!("the GPU at {source}"), |gpu| gpu.name.clone())
+    match gpus.iter().find(ours) {
+        None => format!("the GPU at {source}"),
+        Some(gpu) if gpus.iter().filter(|g| g.name == gpu.name).count() > 1 => {
+            format!("{} at {source}", gpu.name)
+        }
+        Some(gpu) => gpu.name.clone(),
+    }
 }
 
 fn heat(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
@@ -93,9 +98,9 @@ fn memory(facts: &Facts, gpus: &[Gpu]) -> Vec<Finding> {
             Level::Warning,
             "gpu-memory",
             format!(
-                "other programs hold {used} of {}'s {}{}",
-                gpu.name,
+                "other programs hold {used} of the {} of {}{}",
                 memory.vram,
+                name(&source, gpus),
                 holders(facts, gpu)
             ),
             "close them, or expect less room for a model",
@@ -272,7 +277,7 @@ mod tests {
                 told(
                     "gpu-memory",
                     format!(
-                        "other programs hold 3.00 GiB of {name}'s 8.00 GiB (of this user: llama-server 2.00 GiB, firefox 512.0 MiB)"
+                        "other programs hold 3.00 GiB of the 8.00 GiB of {name} (of this user: llama-server 2.00 GiB, firefox 512.0 MiB)"
                     )
                 ),
             ]
@@ -346,5 +351,34 @@ mod tests {
                 "the processor does not tell CPU power: no permission".to_owned(),
             ]
         );
+    }
+
+    /// Two cards of one kind, as two H200s of one host: each is told apart by its place.
+    #[test]
+    fn twins_are_told_apart_by_their_address() {
+        const TWIN: &str = "0000:02:00.0";
+        let mut pair = machine();
+        pair.system_gpus.push(SystemGpu {
+            pci: TWIN.parse().unwrap(),
+            ..pair.system_gpus[0].clone()
+        });
+        let absent = |source: &str| AbsentSensor {
+            series: SeriesId {
+                source: source.to_owned(),
+                metric: Metric::Power,
+            },
+            reason: "not offered".to_owned(),
+        };
+        let facts = Facts {
+            absent_sensors: vec![absent(CARD), absent(TWIN)],
+            ..Facts::default()
+        };
+        let name = &gpus(&pair)[0].name;
+        let told = |at| format!("{name} at {at} does not tell power: not offered");
+        let titles: Vec<String> = findings(&pair, &facts)
+            .into_iter()
+            .map(|f| f.title)
+            .collect();
+        assert_eq!(titles, [told(CARD), told(TWIN)]);
     }
 }

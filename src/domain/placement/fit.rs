@@ -113,37 +113,98 @@ fn fit_kind(
     constants: &mut Constants,
 ) -> Vec<(Constant, String)> {
     let mut unseen: Vec<(Constant, String)> = Vec::new();
+    let mut leaders: Vec<Constant> = Vec::new();
     loop {
+        let joined: Vec<Observation> = rows
+            .iter()
+            .map(|o| joined(o, &leaders, constants))
+            .collect();
+        let rows: Vec<&Observation> = joined.iter().collect();
         let mut kept = unseen.clone();
-        let columns = candidates(rows, prompt, constants, &mut kept);
-        let solved = solve(rows, &columns, constants);
+        let columns = candidates(&rows, prompt, constants, &mut kept);
+        let solved = solve(&rows, &columns, constants);
         // The weakest one of those that no run shows leaves; the others are judged anew without it.
         let weakest = columns
             .iter()
             .zip(&solved)
-            .map(|(c, value)| (*c, largest_share(rows, *c, *value)))
+            .map(|(c, value)| (*c, largest_share(&rows, *c, *value)))
             .filter(|(_, share)| *share < IDENTIFYING_SHARE)
             .min_by(|a, b| a.1.total_cmp(&b.1));
+        let lost = kept.iter().map(|(c, _)| *c).chain(weakest.map(|w| w.0));
+        if let Some(leader) = lost.filter_map(|c| leader(c, &rows)).next() {
+            leaders.push(leader);
+            unseen.clear();
+            continue;
+        }
         if let Some((constant, share)) = weakest {
             let share = share * 100.0;
             let why = format!("it is at most {share:.0} % of the time of any run");
             unseen.push((constant, why));
             continue;
         }
-        let origin = format!("fitted to {}", runs_of(rows));
-        for (constant, seconds) in columns.iter().zip(solved) {
-            let origin = origin.clone();
-            let status = Status::Fitted;
-            constants.insert(
-                *constant,
-                Known {
-                    seconds,
-                    status,
-                    origin,
-                },
-            );
+        let origin = format!("fitted to {}", runs_of(&rows));
+        let priors = constants.clone();
+        for (leader, seconds) in columns.iter().zip(solved) {
+            let tied = leaders.contains(leader);
+            let with_it = |c: &&Constant| *c == leader || tied && c.of_each_device(*leader);
+            for constant in priors.keys().filter(with_it) {
+                let known = Known {
+                    seconds: seconds * ratio(*constant, *leader, &priors),
+                    status: Status::Fitted,
+                    origin: origin.clone(),
+                };
+                constants.insert(*constant, known);
+            }
         }
+        let fitted = |c: Constant| {
+            let leader = leaders.iter().find(|l| c.of_each_device(**l));
+            leader.is_some_and(|l| columns.contains(l))
+        };
+        kept.retain(|(constant, _)| !fitted(*constant));
         return kept;
+    }
+}
+
+/// The constant that stands for all devices where the runs cannot tell this one from the other devices' of its kind: then
+/// they are faster or slower than known before by the same factor. Left as it was, one alone could take longer than whole
+/// runs do.
+fn leader(constant: Constant, rows: &[&Observation]) -> Option<Constant> {
+    let used = |c: Constant| rows.iter().any(|o| o.work.0.contains_key(&c));
+    if !used(constant) {
+        return None;
+    }
+    let all = rows.iter().flat_map(|o| o.work.0.keys());
+    let mut others: Vec<Constant> = all
+        .copied()
+        .filter(|c| c.of_each_device(constant))
+        .collect();
+    others.sort();
+    let first = *others.first()?;
+    (others.last() != Some(&first)).then_some(first)
+}
+
+/// A run with the work of all devices counted as the leader's, each by what is known of it.
+fn joined(run: &Observation, leaders: &[Constant], known: &Constants) -> Observation {
+    let mut work = Work::default();
+    for (&constant, amount) in &run.work.0 {
+        let leader = leaders.iter().find(|l| constant.of_each_device(**l));
+        let leader = leader.copied().unwrap_or(constant);
+        *work.0.entry(leader).or_insert(0.0) += amount * ratio(constant, leader, known);
+    }
+    Observation {
+        work,
+        ..run.clone()
+    }
+}
+
+/// Seconds of a constant in those of its leader.
+fn ratio(constant: Constant, leader: Constant, known: &Constants) -> f64 {
+    let seconds = |c| known.get(&c).map_or(0.0, |k: &Known| k.seconds);
+    let ratio = seconds(constant) / seconds(leader);
+    if ratio.is_finite() && ratio > 0.0 {
+        ratio
+    } else {
+        1.0
     }
 }
 

@@ -57,6 +57,12 @@ impl Constant {
         )
     }
 
+    /// Does every device have one of its kind, and are both of that kind?
+    pub fn of_each_device(self, other: Self) -> bool {
+        matches!(self, Self::DeviceRead(_) | Self::DeviceCompute(_))
+            && std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// Stable name, with the device's id where it has one.
     pub fn name(self, memories: &Memories) -> String {
         let of = |i: usize| memories.devices.get(i).map_or("", |d| d.id.as_str());

@@ -10,6 +10,7 @@ use crate::domain::types::{
 
 use super::confirmation::{Arms, Confirmation, Size};
 use super::goal::Objective;
+use super::guard;
 use super::plan::{PlanError, SCREENING_REPETITIONS, workload};
 use super::session::{Halt, Known, Remark, Session, TuneNote, plain_run, warm_up};
 use super::tuner::{Driver, Method, Walk, Walked};
@@ -31,6 +32,9 @@ pub struct AbPlan {
     pub repetitions: Option<u32>,
     /// Processes per arm, instead of the planned number.
     pub processes: Option<u32>,
+    /// A faster arm B is to be used: it is rejected where it harms another metric (paper section 3, rule 5).
+    #[serde(default)]
+    pub guarded: bool,
 }
 
 impl AbPlan {
@@ -60,6 +64,7 @@ impl AbPlan {
             b,
             repetitions: None,
             processes: None,
+            guarded: false,
         })
     }
 
@@ -80,6 +85,7 @@ impl AbPlan {
             b,
             repetitions: None,
             processes: None,
+            guarded: false,
         })
     }
 
@@ -107,7 +113,10 @@ impl AbPlan {
             repetitions: size.repetitions,
             smallest_effect_pct: size.smallest_effect_pct,
         });
-        let confirmation = arms.confirm(session, &self.objective, size)?;
+        let mut confirmation = arms.confirm(session, &self.objective, size)?;
+        if self.guarded {
+            guard::apply_guards(&mut confirmation, &self.objective);
+        }
         session.notes.push(TuneNote::Judged {
             confirmation: Box::new(confirmation.clone()),
         });
@@ -221,7 +230,7 @@ impl Method for AbPlan {
             run_secs: session.elapsed_secs,
         };
         Walked(match compared {
-            Ok(c) => Ok(end(Some(c.verdict), c.reason.clone(), None, Some(c))),
+            Ok(c) => Ok(end(Some(c.kept_verdict()), c.reason.clone(), None, Some(c))),
             Err(Halt::Stops(failure, reason)) => Ok(end(None, reason, Some(failure), None)),
             Err(needs) => Err(needs),
         })

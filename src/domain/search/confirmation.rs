@@ -108,6 +108,18 @@ pub struct Confirmation {
     pub failures: Vec<(Side, Failure)>,
 }
 
+impl Confirmation {
+    /// What it says for whoever would use arm B: never *improved* where that is rejected.
+    pub const fn kept_verdict(&self) -> Verdict {
+        match self.rejected {
+            None => self.verdict,
+            Some(Rejection::GuardRegressed) => Verdict::Regressed,
+            Some(Rejection::GuardUnproven | Rejection::Failed) => Verdict::Inconclusive,
+            Some(Rejection::Memory) => Verdict::Unchanged,
+        }
+    }
+}
+
 /// A confirmation's size, fixed before its first run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Size {

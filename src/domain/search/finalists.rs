@@ -104,12 +104,7 @@ impl Decision {
 
     /// The last confirmation decides; of rejected ones every reason is kept.
     fn take(&mut self, confirmation: Confirmation) {
-        self.verdict = match confirmation.rejected {
-            None => confirmation.verdict,
-            Some(Rejection::GuardRegressed) => Verdict::Regressed,
-            Some(Rejection::GuardUnproven | Rejection::Failed) => Verdict::Inconclusive,
-            Some(Rejection::Memory) => Verdict::Unchanged,
-        };
+        self.verdict = confirmation.kept_verdict();
         let of_one = |c: &Confirmation| format!("{}: {}", c.settings, c.reason);
         let earlier = self.confirmations.iter().map(of_one);
         self.reason = earlier
@@ -224,8 +219,8 @@ fn confirm<'h>(
         rejected.memory = memory;
         return Ok(rejected);
     }
-    if memory.len() < plan.memory_limits.len() {
-        session.remark(true, "memory-unknown", format!("the log of {settings} names no buffers of some device: its memory could not be checked"));
+    if memory.is_empty() && !plan.memory_limits.is_empty() {
+        session.remark(true, "memory-unknown", format!("the log of {settings} names no buffers of any device: its memory could not be checked"));
     }
     let mut confirmation = arms.confirm(session, &plan.objective, size)?;
     confirmation.memory = memory;

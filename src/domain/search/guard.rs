@@ -72,6 +72,10 @@ fn runs_to_settle(c: &Comparison, width_pct: f64) -> u64 {
     (n * factor.powi(2)).ceil().max(n + 1.0) as u64
 }
 
+/// What llama.cpp calls several devices that share every tensor (`--split-mode tensor`); the size it tells is the largest
+/// share of one of them.
+const EACH_DEVICE: &str = "Meta(";
+
 /// Device memory against the limits: buffers of GPU devices only.
 pub(super) fn memory_use(
     buffers: &[BufferUse],
@@ -82,6 +86,10 @@ pub(super) fn memory_use(
         let gpu = Backend::of_device(&buffer.device).is_some_and(|b| b != Backend::Cpu);
         if gpu {
             used.entry(&buffer.device).or_default().0 += buffer.total().0;
+        } else if buffer.device.starts_with(EACH_DEVICE) {
+            for device in limits.keys() {
+                used.entry(device).or_default().0 += buffer.total().0;
+            }
         }
     }
     let with_limit = used.into_iter().filter_map(|(device, used)| {
@@ -101,4 +109,33 @@ pub(super) fn over_limit(memory: &[MemoryUse]) -> Option<String> {
         "rejected: it needs {} on {}, and {} are free after the reserve",
         over.used, over.device, over.limit
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log of an H200 pair under `--split-mode tensor`: what `Meta()` took, each of the two took.
+    #[test]
+    fn what_several_devices_share_counts_on_each() {
+        let buffer = |device: &str, mib| BufferUse {
+            device: device.to_owned(),
+            model: Bytes::mib(mib),
+            context: Bytes(0),
+            compute: Bytes(0),
+        };
+        let buffers = [
+            buffer("CUDA_Host", 17),
+            buffer("Meta()", 2569),
+            buffer("CPU_Mapped", 334),
+        ];
+        let limits = ["CUDA0", "CUDA1"].map(|d| (d.to_owned(), Bytes::gib(2)));
+        let used = memory_use(&buffers, &limits.into());
+        let told: Vec<(&str, Bytes)> = used.iter().map(|m| (m.device.as_str(), m.used)).collect();
+        assert_eq!(
+            told,
+            [("CUDA0", Bytes::mib(2569)), ("CUDA1", Bytes::mib(2569))]
+        );
+        assert!(over_limit(&used).unwrap().contains("on CUDA0"));
+    }
 }

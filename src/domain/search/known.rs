@@ -13,6 +13,7 @@ pub(super) const BENCH_FLAGS: &[&str] = &[
     "--no-op-offload",
     "--poll",
     "--repack",
+    "--split-mode",
     "--threads",
     "--ubatch-size",
 ];
@@ -33,6 +34,7 @@ pub(super) const SERVER_FLAGS: &[&str] = &[
     "--op-offload",
     "--poll",
     "--repack",
+    "--split-mode",
     "--threads",
     "--ubatch-size",
 ];

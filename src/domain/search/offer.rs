@@ -20,6 +20,8 @@ pub struct Capabilities {
     pub software_device: bool,
     /// Some weights stay in RAM beside a GPU.
     pub partial_offload: bool,
+    /// Devices that share the model; 0 and 1 share nothing.
+    pub devices: usize,
     /// Physical cores, where known.
     pub physical_cores: Option<u32>,
     /// Logical processors.
@@ -294,6 +296,9 @@ fn missing(need: Need, capabilities: &Capabilities) -> Option<String> {
             .then(|| "the CPU computes nothing here".to_owned()),
         Need::PartialOffload => (!capabilities.partial_offload)
             .then(|| "no weights are split between GPU and RAM".to_owned()),
+        Need::SeveralDevices => {
+            (capabilities.devices < 2).then(|| "one device holds the model".to_owned())
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct PlanInput {
     pub repetitions: Option<u32>,
     /// Processes per arm of a confirmation, instead of the planned number.
     pub processes: Option<u32>,
+    /// llama-bench processes of the whole session, instead of [`MAX_PROCESSES`].
+    pub max_processes: Option<u32>,
     /// Seconds of measuring after which no further candidate is started.
     pub time_limit_secs: Option<f64>,
     /// What every arm starts from: stock, or the placement that the settings are searched on.
@@ -69,6 +71,7 @@ impl PlanInput {
             depth: 0,
             repetitions: None,
             processes: None,
+            max_processes: None,
             time_limit_secs: None,
             start: Settings::stock(),
             first_candidate: None,
@@ -167,7 +170,7 @@ impl TunePlan {
             repetitions: input.repetitions,
             processes: input.processes,
             time_limit_secs: input.time_limit_secs,
-            max_processes: MAX_PROCESSES + extra,
+            max_processes: input.max_processes.unwrap_or(MAX_PROCESSES) + extra,
             start: input.start,
             first_candidate: input.first_candidate,
             fallbacks,

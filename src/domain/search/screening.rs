@@ -138,7 +138,7 @@ impl<'h> Search<'_, 'h> {
             session.remark(
                 true,
                 PROCESS_BUDGET,
-                format!("{untried} candidates were not tried: a session has {} processes; choose with --only", self.plan.max_processes),
+                format!("{untried} candidates were not tried: a session has {} processes; choose with --only, or allow more with --max-processes", self.plan.max_processes),
             );
             return true;
         }

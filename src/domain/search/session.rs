@@ -254,7 +254,8 @@ impl<'h> Session<'h> {
 
     /// Where it is.
     pub fn progress(&self) -> Progress {
-        let total = self.stages.iter().map(|s| s.expected).sum::<u32>();
+        let expected = self.stages.iter().map(|s| s.expected).sum::<u32>();
+        let total = expected.min(self.max_processes);
         let done = self.stages.iter().map(|s| s.done).sum::<u32>();
         let mut secs: Vec<f64> = self.history.iter().map(|r| r.run.wall_secs).collect();
         secs.sort_by(f64::total_cmp);

@@ -51,6 +51,8 @@ pub enum Need {
     CpuWork,
     /// Weights on both sides, GPU and RAM.
     PartialOffload,
+    /// More than one device shares the model.
+    SeveralDevices,
 }
 
 /// What one setting is for each tool: arguments, environment, and what the record must then say.

@@ -13,8 +13,9 @@ use super::completion::{
 pub const ANSWER_TOKENS: u32 = 32;
 /// Likeliest tokens told at each place. Ten hold nearly all that is likelier than `LIKELY` allows.
 pub const TOP: u32 = 10;
-/// Context of the servers, tokens: the longest prompt and its answer three times over.
-pub const CONTEXT: u32 = 1024;
+/// Context of the servers, tokens: the longest prompt at one token per byte, as a tokenizer without merges reads it, its chat
+/// template and the answer.
+pub const CONTEXT: u32 = 2048;
 
 /// Tokens of at least this probability are compared: less likely ones move at will with rounding, and are seldom said.
 const LIKELY: f64 = 0.1;
@@ -437,6 +438,15 @@ mod tests {
             let mut probs = answer(0.0);
             probs[7].chosen.logprob = odd;
             assert!(places(&whole(probs)).is_none(), "{odd}");
+        }
+    }
+
+    /// A tokenizer without merges reads a byte as a token; a template adds some tokens of its own.
+    #[test]
+    fn every_prompt_and_its_answer_have_room() {
+        for (name, text) in PROMPTS {
+            let most = text.len() + ANSWER_TOKENS as usize + 200;
+            assert!(most < CONTEXT as usize, "{name}: {most}");
         }
     }
 

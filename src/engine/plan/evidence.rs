@@ -8,7 +8,10 @@ use crate::domain::bench_record;
 use crate::domain::placement::assignment::{ContextParams, Placement};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
-use crate::domain::types::{BufferUse, Fingerprint, RunOutcome, TestSamples};
+use crate::domain::telemetry::{Metric, SeriesId};
+use crate::domain::types::{
+    Backend, BufferUse, Bytes, Fingerprint, RunOutcome, RunTelemetry, TestSamples,
+};
 use crate::ports::SessionFilter;
 
 use super::super::Ports;
@@ -22,6 +25,8 @@ const SESSIONS: u32 = 100;
 pub(super) struct StoredTests {
     pub tests: Vec<TestSamples>,
     pub buffers: Vec<BufferUse>,
+    /// Memory of the first GPU that the process took beside the buffers it told of.
+    pub beside: Option<Bytes>,
 }
 
 impl StoredTests {
@@ -81,13 +86,14 @@ pub(super) fn stored(
         if servers(line.id, ports)? != rpc {
             continue;
         }
-        for head in ports.store.run_heads(line.id)? {
-            let only_placed = head.planned.settings.0.keys().all(|k| k == PLACEMENT);
-            if let (RunOutcome::Valid { tests }, true) = (head.outcome, only_placed)
+        for head in ports.store.run_heads_with(line.id, PLACEMENT)? {
+            if let RunOutcome::Valid { tests } = head.outcome
                 // A live server's context and buffers are others than llama-bench's.
                 && tests.iter().all(|t| t.record["source"] != "llama-server")
             {
+                let telemetry = head.telemetry.as_deref();
                 found.push(StoredTests {
+                    beside: telemetry.and_then(|t| beside(&head.buffers, t)),
                     tests,
                     buffers: head.buffers,
                 });
@@ -97,10 +103,32 @@ pub(super) fn stored(
     Ok(found)
 }
 
+/// What processes here usually took of a GPU beside their buffers: the median, since other programs take and give back too.
+pub(super) fn beside_buffers(runs: &[StoredTests]) -> Option<Bytes> {
+    let mut taken: Vec<Bytes> = runs.iter().filter_map(|run| run.beside).collect();
+    taken.sort_unstable();
+    taken.get(taken.len() / 2).copied()
+}
+
+/// What a process took of its first GPU beside its buffers, by the GPU's own sensor: the driver's context and pools.
+fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry) -> Option<Bytes> {
+    let series = SeriesId {
+        source: telemetry.device.clone()?,
+        metric: Metric::VramUsed,
+    };
+    let before = telemetry.before(&series)?.min;
+    let taken = telemetry.timed(&series)?.max - before;
+    let on_gpu = |b: &&BufferUse| Backend::of_device(&b.device).is_some_and(|b| b != Backend::Cpu);
+    let first = buffers.iter().filter(on_gpu).map(|b| &b.device).min()?;
+    let told = buffers.iter().filter(|b| b.device == *first);
+    let told: u64 = told.map(|b| b.total().0).sum();
+    Some(Bytes(taken.max(0.0) as u64).saturating_sub(Bytes(told)))
+}
+
 /// RPC servers a session used.
 fn servers(session: i64, ports: &Ports) -> Result<Vec<String>, JobError> {
-    let found = ports.store.session(session)?;
-    let named = found.and_then(|s| s.begun.config.pointer("/target/rpc").cloned());
+    let config = ports.store.config(session)?;
+    let named = config.and_then(|c| c.pointer("/target/rpc").cloned());
     Ok(named
         .and_then(|v| serde_json::from_value(v).ok())
         .unwrap_or_default())
@@ -191,4 +219,50 @@ pub(super) fn measured(records: &[TestSamples], layout: &ModelLayout) -> Vec<Mea
         rates.push(samples.mean_rate());
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::types::Spread;
+
+    /// A run of an H200: stock Qwen3 8B, 4,832 MiB of buffers on CUDA0, 5,441 MiB by the sensor, 0 before.
+    #[test]
+    fn what_a_process_takes_beside_its_buffers_is_the_sensors_figure_less_those() {
+        let buffer = |device: &str, mib| BufferUse {
+            device: device.to_owned(),
+            model: Bytes::mib(mib),
+            context: Bytes(0),
+            compute: Bytes(0),
+        };
+        let buffers = [
+            buffer("CUDA_Host", 18),
+            buffer("CUDA0", 4832),
+            buffer("CPU_Mapped", 333),
+        ];
+        let series = SeriesId {
+            source: "0000:00:06.0".to_owned(),
+            metric: Metric::VramUsed,
+        };
+        let always = |mib: u64| {
+            let value = Bytes::mib(mib).0 as f64;
+            Spread {
+                min: value,
+                mean: value,
+                max: value,
+            }
+        };
+        let told = RunTelemetry {
+            device: Some(series.source.clone()),
+            timed: vec![(series.clone(), always(5441))],
+            before: vec![(series, always(0))],
+            doubts: vec![],
+        };
+        assert_eq!(beside(&buffers, &told), Some(Bytes::mib(609)));
+        let processor = RunTelemetry {
+            device: None,
+            ..told
+        };
+        assert_eq!(beside(&buffers, &processor), None);
+    }
 }

@@ -13,10 +13,12 @@ use super::PlanRequest;
 /// RAM left to the system and other programs.
 const RAM_RESERVE: Bytes = Bytes::gib(1);
 
+/// What may be used. Of a device at least as much stays free as runs here took `beside` their buffers.
 pub(super) fn memories(
     machine: &Machine,
     runtime: Option<&Runtime>,
     request: &PlanRequest,
+    beside: Bytes,
 ) -> Result<Memories, JobError> {
     let gpus = machine::gpus(machine);
     // A build of this machine lists this machine's devices, not those of an exported one.
@@ -28,7 +30,7 @@ pub(super) fn memories(
         Some(runtime) if !machine.simulated && runtime.backends.len() == 1 => Vec::new(),
         _ => expected(&gpus, runtime),
     };
-    let reserve = request.memory_reserve.unwrap_or(VRAM_RESERVE);
+    let reserve = reserve(request).max(beside);
     let wanted = wanted(&listed, &request.devices)?;
     let devices: Vec<OffloadDevice> = wanted
         .into_iter()
@@ -39,6 +41,11 @@ pub(super) fn memories(
         host.layout = CpuLayout::without_devices(&machine.host.arch);
     }
     Ok(Memories { devices, host })
+}
+
+/// Device memory to leave free as far as the user decides it.
+pub(super) fn reserve(request: &PlanRequest) -> Bytes {
+    request.memory_reserve.unwrap_or(VRAM_RESERVE)
 }
 
 /// Leaves room for a projector where llama-server puts it (`clip_ctx`): on the first device, without one in RAM. Returns

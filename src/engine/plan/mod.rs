@@ -168,10 +168,19 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     if let Some(build) = runtime.as_mut().filter(|_| !request.rpc.is_empty()) {
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
-    let mut memories = memories::memories(&machine, runtime.as_ref(), request)?;
+    let mut notices = info_all("layout", &layout.notices);
+    let exported = machine.clone();
     machine.runtimes = runtime.iter().cloned().collect();
     let key = fingerprint(&machine, runtime.as_ref());
-    let mut notices = info_all("layout", &layout.notices);
+    let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
+    let beside = evidence::beside_buffers(&own);
+    let mut memories = memories::memories(
+        &exported,
+        runtime.as_ref(),
+        request,
+        beside.unwrap_or_default(),
+    )?;
+    notices.extend(beside.and_then(|taken| notices::beside(taken, request)));
     if let Some(projector) = ports.models.projector(&request.model) {
         let said = memories::make_room(&mut memories, &projector);
         notices.extend(info_all("projector", &[said]));
@@ -187,7 +196,6 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     let profile = profile.filter(|_| !machine.simulated);
     let windows = machine.host.os.to_ascii_lowercase().contains("windows");
     let priors = priors(&memories, profile.as_ref(), windows);
-    let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let mut records = evidence::from_files(&request.learn_from)?;
     notices.extend(foreign(&records, &machine));
     records.extend(own.iter().flat_map(evidence::StoredTests::tests));

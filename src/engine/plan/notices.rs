@@ -3,10 +3,10 @@
 use crate::domain::machine;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::memory::Difference;
-use crate::domain::types::{Machine, TestSamples};
+use crate::domain::types::{Bytes, Machine, TestSamples};
 use crate::ports::{Notice, NoticeLevel};
 
-use super::PlanRequest;
+use super::{PlanRequest, memories};
 
 /// A context longer than the model was made for.
 pub(super) fn beyond(request: &PlanRequest, layout: &ModelLayout) -> Option<Notice> {
@@ -16,6 +16,18 @@ pub(super) fn beyond(request: &PlanRequest, layout: &ModelLayout) -> Option<Noti
         code: "context".to_owned(),
         text: format!(
             "{asked} tokens of context are more than the {longest} this model was made for"
+        ),
+    })
+}
+
+/// Runs here took more of a GPU beside their buffers than would be left free.
+pub(super) fn beside(taken: Bytes, request: &PlanRequest) -> Option<Notice> {
+    let reserve = memories::reserve(request);
+    (taken > reserve).then(|| Notice {
+        level: NoticeLevel::Info,
+        code: "beside-buffers".to_owned(),
+        text: format!(
+            "runs here took {taken} of the GPU beside their buffers (the driver's context, pools): that much is left free instead of {reserve}"
         ),
     })
 }

@@ -74,6 +74,24 @@ fn several_devices_are_listed_as_each_tool_reads_lists() {
 }
 
 #[test]
+fn who_shares_the_work_is_counted() {
+    let shared = |wanted: Option<&str>, runtime: &Runtime| {
+        let target = choose_target(wanted, runtime, &laptop(), false, VRAM_RESERVE).unwrap();
+        (target.count(runtime), target.is_shared(runtime))
+    };
+    assert_eq!(shared(None, &vulkan()), (2, true));
+    assert_eq!(shared(Some("Vulkan0,Vulkan1"), &vulkan()), (2, true));
+    assert_eq!(shared(Some("Vulkan1"), &vulkan()), (1, false));
+    assert_eq!(shared(Some("cpu"), &vulkan()), (0, false));
+    assert_eq!(shared(None, &build(&[Backend::Cpu], &[])), (0, false));
+    let remote = Target {
+        rpc: vec!["a:1".to_owned()],
+        ..chosen("Vulkan1", &vulkan()).unwrap()
+    };
+    assert!(remote.is_shared(&vulkan()));
+}
+
+#[test]
 fn without_a_wish_the_choice_is_the_runtimes_own() {
     let target = choose_target(None, &vulkan(), &laptop(), false, VRAM_RESERVE).unwrap();
     assert_eq!((target.backend, &target.device), (Backend::Vulkan, &None));

@@ -194,3 +194,32 @@ fn readings_of_a_session_are_stored_in_batches_and_at_its_end() {
     expected.push((3, vec![14.0]));
     assert_eq!(bench.batches(), expected);
 }
+
+/// Hits a bug when it is asked a second time.
+struct Buggy(u32);
+
+impl TelemetrySource for Buggy {
+    fn name(&self) -> &'static str {
+        "buggy"
+    }
+
+    fn sample(&mut self) -> Vec<(SeriesId, f64)> {
+        self.0 += 1;
+        if self.0 > 1 {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+        vec![(series(Metric::Temperature), 40.0)]
+    }
+}
+
+#[test]
+fn a_sensor_that_panics_is_read_no_more_and_the_others_are() {
+    let mut bench = bench();
+    bench.work.sources.insert(0, Box::new(Buggy(0)));
+    for _ in 0..3 {
+        bench.next();
+    }
+    let values = |tick: Tick| tick.readings.iter().map(|r| r.value).collect::<Vec<_>>();
+    let told: Vec<_> = bench.ticks.try_iter().map(values).collect();
+    assert_eq!(told, [vec![40.0, 1.0], vec![2.0], vec![3.0]]);
+}

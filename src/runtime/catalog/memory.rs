@@ -152,8 +152,7 @@ impl Memory {
             Ok(())
         };
         written().map_err(|e| {
-            PortError::caused(format!("the list of llama.cpp builds cannot be written: {}", file.display()), &e)
-                .hint("Give yourself write access to the data folder, or choose another with `--data-dir`")
+            PortError::of_data("the list of llama.cpp builds cannot be written", file, &e)
         })
     }
 

@@ -1,4 +1,4 @@
-//! A child in a process group of its own; on Linux it also dies with Flux.
+//! A child in a process group of its own that dies with Flux, by the kernel on Linux and by a guard everywhere.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -6,23 +6,30 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// A child and every process it starts, as long as they stay in its group.
+use super::family::{Family, VARIABLE};
+use super::guard;
+
+/// A child and every process it starts; outside Linux as long as they stay in its group.
 pub(super) struct Group {
     child: Child,
     pid: Pid,
+    family: Family,
     is_reaped: bool,
 }
 
 impl Group {
     pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
-        command.process_group(0);
+        let family = Family::new();
+        command.process_group(0).env(VARIABLE, family.mark());
         #[cfg(target_os = "linux")]
         die_with_parent(&mut command);
         let child = command.spawn()?;
         let pid = Pid::from_child(&child);
+        guard::began(pid);
         Ok(Self {
             child,
             pid,
+            family,
             is_reaped: false,
         })
     }
@@ -45,12 +52,14 @@ impl Group {
         }
     }
 
-    /// Kills what is left of the group and reaps the child.
+    /// Kills what is left of the group, reaps the child, and kills what has left the group.
     pub(super) fn end(&mut self) -> io::Result<ExitStatus> {
         // An error means that nobody is left.
         let _ = kill_process_group(self.pid, Signal::KILL);
         let status = self.child.wait()?;
         self.is_reaped = true;
+        guard::ended(self.pid);
+        self.family.end();
         Ok(status)
     }
 }

@@ -1,10 +1,15 @@
 //! A supervised child (design section 4): an argument list, an explicit environment, its own process group, both
 //! pipes drained on threads into bounded buffers, a time limit, and an end that kills the whole group and reaps it.
 
+#[cfg(unix)]
+mod family;
 #[cfg_attr(unix, path = "group_unix.rs")]
 #[cfg_attr(windows, path = "group_windows.rs")]
 mod group;
+#[cfg(unix)]
+mod guard;
 mod output;
+mod supervise;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,24 +18,16 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-
 use crate::domain::environment::is_switch;
 use crate::ports::CancelToken;
 
 use group::Group;
-use output::{Capture, Chunk};
+use supervise::Watcher;
 
+#[cfg(unix)]
+pub use guard::{CHILD_GUARD, guard_children, stand_guard};
 pub use output::Stream;
-
-/// How often cancel, time limit and early stop are looked at while the child is silent.
-const POLL: Duration = Duration::from_millis(20);
-/// The same once both pipes are closed: the child is about to end.
-const POLL_CLOSED: Duration = Duration::from_millis(1);
-/// How long the pipes may stay open after the group was killed: a process that left the group can hold them for ever.
-const PIPE_GRACE: Duration = Duration::from_secs(2);
-/// Batches of lines in flight between the drains and the watcher; each holds at most one read.
-const BATCHES: usize = 16;
+pub use supervise::{EndReason, Event, Flow};
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -84,39 +81,6 @@ impl Spec {
     }
 }
 
-/// What the watcher of a child is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// It runs, under this process id.
-    Started(u32),
-    /// A complete line, without its end.
-    Line(Stream, &'a str),
-    /// Nothing for a while, or after every batch of lines: look at the clock.
-    Tick,
-}
-
-/// What the watcher answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// Let it run.
-    Continue,
-    /// End it now.
-    Stop,
-}
-
-/// Why a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndReason {
-    /// By itself.
-    Exited,
-    /// Its time limit passed.
-    TimedOut,
-    /// `CancelToken::is_now`.
-    Cancelled,
-    /// The watcher said stop.
-    Stopped,
-}
-
 /// A child that ended and was reaped.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -154,20 +118,10 @@ pub fn run(
 ) -> io::Result<Ended> {
     let begun = Instant::now();
     let mut group = Group::spawn(spec.command())?;
-    let (sender, chunks) = bounded(BATCHES);
-    let (stdout, stderr) = group.take_pipes();
-    let stdout = Capture::start(Stream::Stdout, stdout, sender.clone())?;
-    let stderr = Capture::start(Stream::Stderr, stderr, sender.clone())?;
-    let mut watcher = Watcher {
-        chunks,
-        _open: sender,
-        closed: 0,
-        stop: watch(Event::Started(group.id())) == Flow::Stop,
-        watch,
-    };
-    let reason = supervise(&mut group, &mut watcher, cancel, || {
-        spec.time_limit.is_some_and(|limit| begun.elapsed() > limit)
-    })?;
+    let pipes = group.take_pipes();
+    let (mut watcher, [stdout, stderr]) = Watcher::start(group.id(), pipes, watch)?;
+    let is_overdue = || spec.time_limit.is_some_and(|limit| begun.elapsed() > limit);
+    let reason = watcher.supervise(|| group.has_ended(), cancel, is_overdue)?;
     let status = group.end()?;
     watcher.drain();
     Ok(Ended {
@@ -178,79 +132,6 @@ pub fn run(
         stderr: stderr.text(),
         wall: begun.elapsed(),
     })
-}
-
-fn supervise(
-    group: &mut Group,
-    watcher: &mut Watcher<'_>,
-    cancel: &CancelToken,
-    is_overdue: impl Fn() -> bool,
-) -> io::Result<EndReason> {
-    loop {
-        if group.has_ended()? {
-            return Ok(EndReason::Exited);
-        }
-        if watcher.stop {
-            return Ok(EndReason::Stopped);
-        }
-        if cancel.is_now() {
-            return Ok(EndReason::Cancelled);
-        }
-        if is_overdue() {
-            return Ok(EndReason::TimedOut);
-        }
-        let poll = if watcher.is_closed() {
-            POLL_CLOSED
-        } else {
-            POLL
-        };
-        watcher.wait(poll);
-    }
-}
-
-/// The watching side of the two drains.
-struct Watcher<'a> {
-    chunks: Receiver<Chunk>,
-    /// Keeps the channel connected, so that waiting on it waits also when both pipes are closed.
-    _open: Sender<Chunk>,
-    closed: usize,
-    stop: bool,
-    watch: &'a mut dyn FnMut(Event<'_>) -> Flow,
-}
-
-impl Watcher<'_> {
-    fn is_closed(&self) -> bool {
-        self.closed == 2
-    }
-
-    /// Waits for one batch, hands it on, and ticks. False when nothing came.
-    fn wait(&mut self, timeout: Duration) -> bool {
-        let chunk = self.chunks.recv_timeout(timeout).ok();
-        let came = chunk.is_some();
-        match chunk {
-            Some(Chunk::Lines(stream, lines)) => {
-                for line in &lines {
-                    self.tell(Event::Line(stream, line));
-                }
-            }
-            Some(Chunk::Closed) => self.closed += 1,
-            None => {}
-        }
-        self.tell(Event::Tick);
-        came
-    }
-
-    fn tell(&mut self, event: Event<'_>) {
-        self.stop |= (self.watch)(event) == Flow::Stop;
-    }
-
-    /// Takes what is still in the pipes after the group was killed.
-    fn drain(&mut self) {
-        let begun = Instant::now();
-        while !self.is_closed() && begun.elapsed() < PIPE_GRACE {
-            self.wait(POLL);
-        }
-    }
 }
 
 #[cfg(unix)]

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crossbeam_channel::Sender;
+use crate::ports::sync::{Builder, Mutex, PoisonError, Sender};
 
 /// Bytes kept from the start of a pipe: banners, device lists and load lines stand there.
 const KEEP_HEAD: usize = 64 * 1024;
@@ -32,6 +32,11 @@ pub(super) enum Chunk {
     Closed,
 }
 
+/// What a child writes into.
+pub(super) trait Pipe: Read + Send + 'static {}
+
+impl<P: Read + Send + 'static> Pipe for P {}
+
 /// The kept text of one pipe, filled by its drain.
 pub(super) struct Capture(Arc<Mutex<Kept>>);
 
@@ -39,7 +44,7 @@ impl Capture {
     /// Starts the drain of `pipe`. The thread ends when the pipe closes, whoever still listens.
     pub(super) fn start(
         stream: Stream,
-        pipe: Option<impl Read + Send + 'static>,
+        pipe: Option<impl Pipe>,
         chunks: Sender<Chunk>,
     ) -> io::Result<Self> {
         let kept = Arc::new(Mutex::new(Kept::default()));
@@ -48,15 +53,13 @@ impl Capture {
             Stream::Stdout => "child-stdout",
             Stream::Stderr => "child-stderr",
         };
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                if let Some(pipe) = pipe {
-                    drain(stream, pipe, &shared, &chunks);
-                }
-                // Nobody listens once the run was given up.
-                let _ = chunks.send(Chunk::Closed);
-            })?;
+        Builder::new().name(name.to_owned()).spawn(move || {
+            if let Some(pipe) = pipe {
+                drain(stream, pipe, &shared, &chunks);
+            }
+            // Nobody listens once the run was given up.
+            let _ = chunks.send(Chunk::Closed);
+        })?;
         Ok(Self(kept))
     }
 

@@ -69,6 +69,15 @@ pub struct Ask {
     pub generation: TestSpec,
 }
 
+impl Ask {
+    /// Is this micro-batch smaller than stock's where generation counts? It leaves room for a layer more and costs more of
+    /// the prompt speed than the goal's guard allows: on an H200, 128 instead of 512 read prompts at a quarter of the speed.
+    fn harms_prompts(&self, micro_batch: u64) -> bool {
+        let generates = matches!(self.goal, Goal::Generation | Goal::Energy);
+        generates && micro_batch < self.context.micro_batch
+    }
+}
+
 /// Predicted speed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
@@ -140,20 +149,43 @@ impl<'a> Planner<'a> {
         let own = (ask.context.type_k.clone(), ask.context.type_v.clone());
         let also = ask.cache_types.iter().map(|t| (t.clone(), t.clone()));
         for (type_k, type_v) in std::iter::once(own).chain(also) {
-            for &micro_batch in &ask.micro_batches {
-                let context = ContextParams {
-                    micro_batch,
-                    batch: ask.context.batch.max(micro_batch),
-                    type_k: type_k.clone(),
-                    type_v: type_v.clone(),
-                    ..ask.context.clone()
-                };
-                for placement in self.placements(&context) {
-                    found.push(self.quick(placement, &context, ask, self.memories));
-                }
+            let context = ContextParams {
+                type_k,
+                type_v,
+                ..ask.context.clone()
+            };
+            let (_, enough): (Vec<u64>, Vec<u64>) = ask
+                .micro_batches
+                .iter()
+                .partition(|n| ask.harms_prompts(**n));
+            let mut own = self.with_micro_batches(&enough, &context, ask);
+            // Where a device has no room for buffers of that size, slow prompts are the price of using it.
+            if own.iter().all(|c| c.tier == Tier::CpuOnly) {
+                own = self.with_micro_batches(&ask.micro_batches, &context, ask);
             }
+            found.extend(own);
         }
         found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        found
+    }
+
+    fn with_micro_batches(
+        &self,
+        micro_batches: &[u64],
+        context: &ContextParams,
+        ask: &Ask,
+    ) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        for &micro_batch in micro_batches {
+            let context = ContextParams {
+                micro_batch,
+                batch: context.batch.max(micro_batch),
+                ..context.clone()
+            };
+            for placement in self.placements(&context) {
+                found.push(self.quick(placement, &context, ask, self.memories));
+            }
+        }
         found
     }
 
@@ -204,7 +236,7 @@ impl<'a> Planner<'a> {
         };
         let own = context.micro_batch;
         for micro_batch in [own * 2, own / 2] {
-            if ask.micro_batches.contains(&micro_batch) {
+            if ask.micro_batches.contains(&micro_batch) && !ask.harms_prompts(micro_batch) {
                 step(at.clone(), micro_batch);
             }
         }
@@ -232,6 +264,13 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        // A step may be too small to move a layer of any device.
+        let mut seen: Vec<(Placement, ContextParams)> = Vec::new();
+        steps.retain(|step| {
+            let is_new = (&step.0, &step.1) != (at, context) && !seen.contains(step);
+            seen.extend(is_new.then(|| step.clone()));
+            is_new
+        });
         let judged = steps.iter().map(|(p, c)| self.judge(p, c, ask));
         let mut found: Vec<Candidate> = judged.filter(Candidate::fits).collect();
         found.sort_by(|a, b| a.cost.total_cmp(&b.cost));

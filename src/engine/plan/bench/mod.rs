@@ -86,6 +86,13 @@ pub struct BenchDocument {
     pub profile: Option<i64>,
 }
 
+/// What the fastest placement was not shown to beat.
+struct Lost {
+    to: &'static str,
+    settings: Settings,
+    why: Option<String>,
+}
+
 /// The job's state between its steps.
 struct Session<'a, 'b> {
     request: &'a PlanRequest,
@@ -303,7 +310,7 @@ impl Session<'_, '_> {
             pair.is_some_and(|(second, first)| second < first * NEAR)
         });
         if let Some(second) = near.cloned()
-            && self.against(&winner.settings, &second.settings)? == Some(Verdict::Improved)
+            && self.against(&winner.settings, &second.settings, false)? == Some(Verdict::Improved)
         {
             winner = second;
         }
@@ -319,11 +326,15 @@ impl Session<'_, '_> {
             let Some(other) = other.filter(|o| o.tg.is_some() && !unbound) else {
                 continue;
             };
-            verdict = self.against(&other.settings, &winner.settings)?;
+            verdict = self.against(&other.settings, &winner.settings, true)?;
             if verdict == Some(Verdict::Improved) {
                 beaten.push(name);
             } else if lost_to.is_none() {
-                lost_to = Some((name, other.settings.clone()));
+                lost_to = Some(Lost {
+                    to: name,
+                    settings: other.settings.clone(),
+                    why: self.rejection(),
+                });
             }
         }
         let lost = lost_to.is_some();
@@ -349,14 +360,26 @@ impl Session<'_, '_> {
         self.last.as_ref().and_then(|l| l.verdict)
     }
 
-    /// An interleaved confirmation; `None` where an arm fails in it.
-    fn against(&mut self, a: &Settings, b: &Settings) -> Result<Option<Verdict>, Ended> {
+    /// Why the last comparison rejects what it found faster.
+    fn rejection(&self) -> Option<String> {
+        let last = self.last.as_ref()?.confirmation.as_ref()?;
+        last.rejected.map(|_| last.reason.clone())
+    }
+
+    /// An interleaved confirmation, `guarded` where B shall replace A; `None` where an arm fails in it.
+    fn against(
+        &mut self,
+        a: &Settings,
+        b: &Settings,
+        guarded: bool,
+    ) -> Result<Option<Verdict>, Ended> {
         let plan = AbPlan {
             objective: self.bench.objective.clone(),
             a: a.clone(),
             b: b.clone(),
             repetitions: Some(REPETITIONS),
             processes: Some(self.request.processes.unwrap_or(PROCESSES)),
+            guarded,
         };
         let before = u32::try_from(self.bench.run_ids.len()).unwrap_or(u32::MAX);
         let mut driver: Ab = Driver::new(plan).after(before);
@@ -404,18 +427,17 @@ impl Session<'_, '_> {
 }
 
 /// The settings to use, and why.
-fn chosen(
-    winner: &ArmResult,
-    lost_to: Option<(&str, Settings)>,
-    beaten: &[&str],
-) -> (Settings, String) {
+fn chosen(winner: &ArmResult, lost_to: Option<Lost>, beaten: &[&str]) -> (Settings, String) {
     let placement = winner.settings.0.get(PLACEMENT);
     let placement = placement.map_or("stock", String::as_str);
     match lost_to {
-        Some((name, settings)) => (
-            settings,
-            format!("{placement} is not shown to be faster than {name}, which stays"),
-        ),
+        Some(Lost { to, settings, why }) => {
+            let reason = match why {
+                Some(why) => format!("{placement} against {to}: {why}; {to} stays"),
+                None => format!("{placement} is not shown to be faster than {to}, which stays"),
+            };
+            (settings, reason)
+        }
         None if beaten.is_empty() => (
             winner.settings.clone(),
             format!("nothing else that keeps to the memory runs here: {placement} does"),

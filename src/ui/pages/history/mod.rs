@@ -52,6 +52,8 @@ pub struct State {
     open: Option<i64>,
     view: Loadable<Arc<SessionView>>,
     profiles: Loadable<Arc<Vec<ProfileLine>>>,
+    /// How often older profiles were asked for.
+    older_profiles: usize,
     /// The newest profile of this machine: current or not, and in words.
     newest: Option<(bool, String)>,
     comparing: Option<compare::State>,

@@ -16,6 +16,9 @@ use crate::ui::widgets::{Card, Press, caption, code, empty, failed, label, loadi
 
 use super::{set_deleted, standing_words};
 
+/// Profiles shown at first, and again at every asking for older ones: all of a thousand would slow every frame.
+const PAGE: usize = 50;
+
 /// Draws them.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     let Some(lines) = state.history.profiles.value().cloned() else {
@@ -34,8 +37,12 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             }
         });
     }
-    for line in lines.iter() {
+    let shown = PAGE * (1 + state.history.older_profiles);
+    for line in lines.iter().take(shown) {
         card(ui, line, state, cx);
+    }
+    if lines.len() > shown && ui.add(Press::new("Older profiles")).clicked() {
+        state.history.older_profiles += 1;
     }
 }
 

@@ -47,6 +47,10 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, height: f32) {
             (None, Some(error)) => failed(ui, error),
             (None, None) => loading_note(ui, "Looking how much it holds"),
         }
+        caption(
+            ui,
+            "`flux data compact` on the command line makes it smaller: it asks first, and keeps every sample and verdict",
+        );
         if ui
             .add(Press::new("Copy the path").icon(Icon::Copy))
             .clicked()

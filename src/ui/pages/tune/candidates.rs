@@ -116,7 +116,7 @@ fn tried(ui: &mut Ui, plan: &DryRun, height: f32) {
             cells.strong(setting_title(dimension));
             let inexact = INEXACT.iter().any(|part| dimension.contains(part));
             cells.add(|ui| {
-                muted(ui, clean(&values.join(" · ")));
+                muted(ui, clean(&few(values)));
                 if inexact {
                     let color = tokens(ui).warning;
                     badge(ui, Some(Icon::Warning), "changes answers", color);
@@ -125,6 +125,17 @@ fn tried(ui: &mut Ui, plan: &DryRun, height: f32) {
             cells.muted(clean(description));
         });
     });
+}
+
+/// As many values as fit in a few lines.
+fn few(values: &[String]) -> String {
+    /// More are only counted.
+    const SHOWN: usize = 12;
+    let shown = values[..values.len().min(SHOWN)].join(" · ");
+    match values.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} · and {more} more"),
+    }
 }
 
 /// The setting a candidate is about: its only one, else the one whose dimension comes last in what is known.
