@@ -165,7 +165,7 @@ fn every_arrow_is_in_the_picture() {
 
 /// Whatever stands in a name or an argument, no shell reads it.
 #[test]
-fn programs_are_started_in_two_places_and_never_through_a_shell() {
+fn programs_are_started_in_three_places_and_never_through_a_shell() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
@@ -185,6 +185,7 @@ fn programs_are_started_in_two_places_and_never_through_a_shell() {
     assert_eq!(
         found,
         [
+            "let mut command = Command::new(&self.flux);",
             "let mut command = Command::new(&self.program);",
             "let mut command = Command::new(program);"
         ]
