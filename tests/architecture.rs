@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "probe",
         &["domain", "ports", "vulkan", "system_root", "owner", "probe"],
     ),
-    ("runtime", &["domain", "ports", "runtime"]),
+    ("runtime", &["domain", "ports", "owner", "runtime"]),
     ("gguf", &["domain", "ports", "gguf"]),
     ("store", &["domain", "ports", "store"]),
     ("config", &["domain", "ports", "config"]),

@@ -27,6 +27,7 @@ fn wrong_usage_ends_with_2_and_says_so_on_stderr() {
         &["export", "five"],
         &["export", "5", "--format", "xml"],
         &["model", "synth", "tiny"],
+        &["history", "-n", "0"],
     ] {
         flux(args)
             .code(2)

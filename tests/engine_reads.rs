@@ -21,7 +21,7 @@ use flux::engine::report::DryRun;
 use flux::engine::resume::resumable;
 use flux::engine::scan::scan;
 use flux::engine::{doctor, prepare};
-use flux::ports::{CancelMode, MachineProbe, PortResult};
+use flux::ports::{CancelMode, MachineProbe, PortResult, SessionKind};
 use serde_json::json;
 
 use scripted_engine::{Answer, Desk, finished};
@@ -103,18 +103,24 @@ fn a_cancelled_search_can_be_gone_on_with_by_number_model_or_alone() {
         Answer::Valid
     });
     let model = desk.bed.model.clone();
-    let none = resumable(None, None, &desk.ports).unwrap_err();
+    let none = resumable(SessionKind::Tune, None, None, &desk.ports).unwrap_err();
     assert_eq!(none.headline, "no unfinished session to go on with");
     let (mut engine, events) = desk.engine();
     let job = engine.submit(desk.tune(None)).unwrap();
     assert!(matches!(finished(&events, job), Outcome::Cancelled { .. }));
     for (named, given) in [(None, None), (Some(1), None), (None, Some(model.clone()))] {
-        let found = resumable(named, given, &desk.ports).unwrap();
+        let found = resumable(SessionKind::Tune, named, given, &desk.ports).unwrap();
         assert_eq!(found, (model.clone(), 1));
     }
-    let other = resumable(Some(1), Some("other.gguf".into()), &desk.ports).unwrap_err();
+    let other = resumable(
+        SessionKind::Tune,
+        Some(1),
+        Some("other.gguf".into()),
+        &desk.ports,
+    )
+    .unwrap_err();
     assert_eq!(other.code, USAGE);
-    let unknown = resumable(Some(7), None, &desk.ports).unwrap_err();
+    let unknown = resumable(SessionKind::Tune, Some(7), None, &desk.ports).unwrap_err();
     assert_eq!(unknown.headline, "no session 7 here");
 }
 

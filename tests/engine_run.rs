@@ -15,7 +15,9 @@ use flux::engine::message::{Command, Outcome, TuneRequest};
 use flux::engine::report::TuneDocument;
 use flux::engine::run::{Access, RunPlan, RunRequest, prepare};
 use flux::engine::tune::save_profile;
-use flux::ports::{Models as _, NoticeLevel, SessionEnd, SessionState, Store as _, SynthRequest};
+use flux::ports::{
+    CancelToken, Models as _, NoticeLevel, SessionEnd, SessionState, Store as _, SynthRequest,
+};
 use serde_json::{Value, json};
 
 use scripted_engine::{Answer, Desk, finished};
@@ -300,7 +302,7 @@ fn a_winner_left_unsaved_is_saved_later_exactly_as_a_search_saves_it() {
     assert!(document.sentence().starts_with("Flash attention on: +"));
     assert!(document.judgement().ends_with(" · not saved yet"));
 
-    let profile = save_profile(1, &desk.ports).unwrap();
+    let profile = save_profile(1, &desk.ports, &CancelToken::new()).unwrap();
     assert_eq!(
         desk.store.profiles().unwrap(),
         std::slice::from_ref(&profile)
@@ -317,7 +319,10 @@ fn a_winner_left_unsaved_is_saved_later_exactly_as_a_search_saves_it() {
     let plan = prepare(&request(&desk), &desk.ports).unwrap();
     assert_eq!(plan.explanation.len(), 1, "with its evidence");
     // Once is enough.
-    assert_eq!(save_profile(1, &desk.ports).unwrap(), profile);
+    assert_eq!(
+        save_profile(1, &desk.ports, &CancelToken::new()).unwrap(),
+        profile
+    );
     assert_eq!(desk.store.profiles().unwrap().len(), 1);
 }
 
@@ -327,12 +332,12 @@ fn without_a_winner_nothing_can_be_saved() {
         asked.cancel.cancel(flux::ports::CancelMode::AfterSample);
         Answer::Valid
     });
-    let error = save_profile(1, &desk.ports).unwrap_err();
+    let error = save_profile(1, &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(error.headline, "no session 1 here");
     let (mut engine, events) = desk.engine();
     let job = engine.submit(unsaved(&desk)).unwrap();
     assert!(matches!(finished(&events, job), Outcome::Cancelled { .. }));
-    let error = save_profile(1, &desk.ports).unwrap_err();
+    let error = save_profile(1, &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(error.code, "no-winner");
     assert_eq!(desk.store.profiles().unwrap(), []);
 }

@@ -21,7 +21,7 @@ use flux::domain::redact::Redaction;
 use flux::domain::text::Shell;
 use flux::domain::types::Backend;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use bench_runs::CARD_TOML;
 use flux_cli::{Bed, FLASH_WINS, document, refused};
@@ -258,13 +258,30 @@ fn a_key_comes_by_the_environment_or_by_a_file_and_nothing_else_of_llama_cpps_do
             .unwrap()
             .contains("--api-key-file\0")
     );
+    // After -- it is the same file.
+    let after: Vec<&str> = std::iter::once("--").chain(with_file).collect();
+    let said = String::from_utf8_lossy(&run(&after).stderr).into_owned();
+    assert_eq!(said, warned);
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(String::from_utf8_lossy(&run(&with_file).stderr), "");
     let missing = run(&["--api-key-file", "no/such"]);
     assert!(refused(&missing, 1).starts_with("the API keys cannot be read"));
+}
+
+#[test]
+fn a_secret_an_open_door_and_what_is_no_address_are_refused() {
+    let bed = listening();
+    let run = |args: &[&str]| {
+        let mut run = bed.flux(&["-q", "run", "--runtime"]);
+        run.arg(bed.fake.dir()).arg("-m").arg(&bed.model).args(args);
+        run.output().unwrap()
+    };
     for args in [
         &["--", "--api-key", "hunter2"][..],
         &["--", "--host", "0.0.0.0"],
+        &["--host", "a b"],
+        &["--", "--host", "a b"],
+        &["--", "--port", "99999"],
     ] {
         let output = run(args);
         let error = refused(&output, 2);
@@ -326,150 +343,6 @@ fn what_has_no_profile_is_not_handed_over() {
         .output()
         .unwrap();
     assert!(refused(&output, 1).contains("exported machine"));
-}
-
-/// The tuned profile's document, and a machine with another build to take it over.
-fn carried() -> (Value, Bed, std::path::PathBuf) {
-    let text = export(&tuned(), &["--format", "profile"]);
-    let there = Bed::new(FLASH_WINS);
-    let mut add = there.flux(&[
-        "runtime", "add", "--json", "--name", "other", "--env", "HSA_X=1",
-    ]);
-    document(add.arg(there.fake.dir()));
-    let file = there.fake.scratch().join("profile.json");
-    fs::write(&file, &text).unwrap();
-    (serde_json::from_str(&text).unwrap(), there, file)
-}
-
-#[test]
-fn another_flux_takes_a_profile_over_and_applies_it_only_when_told_to() {
-    let (profile, there, file) = carried();
-    assert_eq!(profile["settings"], json!({"flash-attn": "on"}));
-    let mut import = there.flux(&["import", "--json"]);
-    let imported = document(import.arg(&file));
-    assert_eq!(
-        (&imported["id"], &imported["holds"]),
-        (&json!(1), &json!(false))
-    );
-    assert_eq!(imported["stock"][0]["stock"], "auto");
-    assert!(!imported["differs"].as_array().unwrap().is_empty());
-    let again = document(there.flux(&["import", "--json"]).arg(&file));
-    assert_eq!(again["id"], 1, "the same one is there already");
-    let said = there.flux(&["import"]).arg(&file).output().unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    assert!(
-        said.contains("flash-attn=on (stock: auto)") && said.contains("--stale-ok"),
-        "{said}"
-    );
-
-    let run = |more: &[&str]| {
-        let mut run = there.flux(&["run", "--runtime", "other", "-m"]);
-        run.arg(&there.model).args(more);
-        run
-    };
-    let error = refused(&run(&["--print", "--json"]).output().unwrap(), 1);
-    assert!(
-        error.contains("was measured elsewhere; different here: "),
-        "{error}"
-    );
-    let plan = document(&mut run(&["--print", "--json", "--stale-ok"]));
-    let argv = plan["argv"].to_string();
-    assert!(argv.contains(r#""--flash-attn","on""#), "{argv}");
-    assert_eq!(plan["notices"][0]["code"], "stale-profile");
-    let explained = run(&["--explain", "--stale-ok"]).output().unwrap();
-    let text = String::from_utf8(explained.stdout).unwrap();
-    assert!(
-        text.starts_with("Imported profile: generation goal, flash-attn=on"),
-        "{text}"
-    );
-
-    // A search tries it first, and its own result takes its place.
-    let result = document(
-        there
-            .flux(&["tune", "--json", "--runtime", "other", "-m"])
-            .arg(&there.model)
-            .args(ONLY),
-    );
-    assert_eq!(
-        result["stale_profile"]["reproduced"], true,
-        "{}",
-        result["stale_profile"]
-    );
-    let plan = document(&mut run(&["--print", "--json"]));
-    assert_eq!(plan["profile"]["session"], 1);
-}
-
-#[test]
-fn on_the_machine_it_came_from_a_profile_holds() {
-    let bed = tuned();
-    let file = bed.fake.scratch().join("profile.json");
-    fs::write(&file, export(&bed, &["--format", "profile"])).unwrap();
-    let other = bed.fake.scratch().join("other data");
-    let flux = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
-        command
-            .env("HOME", bed.fake.scratch())
-            .arg("--data-dir")
-            .arg(&other)
-            .args(args);
-        command
-    };
-    document(flux(&["runtime", "add", "--json"]).arg(bed.fake.dir()));
-    assert_eq!(
-        document(flux(&["import", "--json"]).arg(&file))["holds"],
-        true
-    );
-    let plan = document(flux(&["run", "--print", "--json", "-m"]).arg(&bed.model));
-    assert_eq!(plan["notices"][0]["code"], "imported-profile");
-    assert_eq!(plan["stock"][0]["value"], "on");
-    // The fields say where it was measured, not the key beside them.
-    let mut other: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    other["fingerprint"]["fields"][0][1] = json!("another");
-    fs::write(&file, other.to_string()).unwrap();
-    let imported = document(flux(&["import", "--json"]).arg(&file));
-    assert_eq!(imported["holds"], false);
-    assert_eq!(imported["differs"].as_array().unwrap().len(), 1);
-}
-
-#[test]
-fn what_is_no_profile_is_refused_in_one_sentence_and_nothing_is_kept() {
-    let (profile, there, file) = carried();
-    let import = |text: &str| {
-        fs::write(&file, text).unwrap();
-        refused(&there.flux(&["import"]).arg(&file).output().unwrap(), 1)
-    };
-    for (key, value, why) in [
-        (
-            "settings",
-            json!({"flash-attn": "on --host 0.0.0.0"}),
-            "is not one that Flux knows",
-        ),
-        (
-            "env",
-            json!({"LD_PRELOAD": "/tmp/x.so"}),
-            "unknown field `env`",
-        ),
-        ("schema", json!(7), "from a newer Flux"),
-        ("schema", json!(0), "its schema is no number of one"),
-        ("kind", json!("recipe"), "its kind is not flux-profile"),
-        (
-            "model",
-            json!({"name": "x".repeat(1000), "digest": profile["model"]["digest"]}),
-            "its model's name has not 1 to 256 characters",
-        ),
-    ] {
-        let mut wrong = profile.clone();
-        wrong[key] = value;
-        let error = import(&wrong.to_string());
-        assert!(error.contains(why), "{error}");
-    }
-    assert!(import("\u{1b}[2J").contains("no profile of Flux"));
-    assert!(import(r#"{"schema": 1, "session": {}, "runs": []}"#).contains("not a profile"));
-    let missing = there.flux(&["import", "no/such.json"]).output().unwrap();
-    assert!(refused(&missing, 1).contains("cannot be read"));
-    let mut run = there.flux(&["run", "--print", "--json", "--runtime"]);
-    let plan = document(run.arg(there.fake.dir()).arg("-m").arg(&there.model));
-    assert!(plan["profile"].is_null());
 }
 
 #[test]

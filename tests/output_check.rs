@@ -13,7 +13,7 @@ mod scripted_engine;
 
 use flux::engine::message::{Command, EventKind, Outcome, TuneRequest};
 use flux::engine::tune::save_profile;
-use flux::ports::{SessionEnd, Store as _};
+use flux::ports::{CancelToken, SessionEnd, Store as _};
 use serde_json::Value;
 
 use bench_runs::alive;
@@ -228,7 +228,12 @@ fn saving_later_goes_by_the_check_that_was_made() {
         (&true.into(), &"same".into())
     );
     let processes = desk.bed.fake.processes();
-    assert_eq!(save_profile(1, &desk.ports).unwrap().id, 1);
+    assert_eq!(
+        save_profile(1, &desk.ports, &CancelToken::new())
+            .unwrap()
+            .id,
+        1
+    );
     assert_eq!(desk.bed.fake.processes(), processes, "nothing runs again");
 
     let (desk, found) = unsaved("\"nonsense\"");
@@ -236,7 +241,7 @@ fn saving_later_goes_by_the_check_that_was_made() {
         (&found["saveable"], &found["output"]["status"]),
         (&Value::Null, &"differs".into())
     );
-    let refused = save_profile(1, &desk.ports).unwrap_err();
+    let refused = save_profile(1, &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(refused.code, "output-differs");
     assert!(
         refused
@@ -254,7 +259,7 @@ fn a_session_of_before_the_check_is_checked_when_it_is_saved() {
     result.remove("output");
     result.insert("saveable".to_owned(), true.into());
     desk.store.end_session(1, &end).unwrap();
-    let refused = save_profile(1, &desk.ports).unwrap_err();
+    let refused = save_profile(1, &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(refused.code, "output-differs");
     assert_eq!(desk.store.profiles().unwrap(), []);
     let kept = desk.store.session(1).unwrap().unwrap().end.unwrap().result;

@@ -22,7 +22,7 @@ use flux::engine::plan::bench::BenchDocument;
 use flux::engine::report::TuneDocument;
 use flux::engine::run;
 use flux::engine::tune::save_profile;
-use flux::ports::Store as _;
+use flux::ports::{CancelToken, Store as _};
 use scripted_engine::{Answer, Asked, Desk, finished};
 use serde_json::Value;
 
@@ -311,7 +311,8 @@ fn a_gain_on_an_unconfirmed_placement_is_not_saved() {
     assert_eq!(result.verdict, Some(Verdict::Improved));
     assert!(result.profile.is_none() && !result.saveable);
     assert!(notices(&desk, result.session).contains(&"unconfirmed-placement".to_owned()));
-    let error = save_profile(result.session.unwrap(), &desk.ports).unwrap_err();
+    let error =
+        save_profile(result.session.unwrap(), &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(error.code, "unconfirmed-placement");
     assert!(desk.store.profiles().unwrap().is_empty());
 }

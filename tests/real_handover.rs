@@ -170,3 +170,35 @@ fn a_scripts_arguments_are_ones_that_llama_server_knows() {
         assert!(!wrong.unwrap().status.success(), "an unknown one is told");
     }
 }
+
+/// What systemd says of a user unit, and whether it takes it. `.ci/test` brings systemd-analyze; no manager has to run.
+#[cfg(target_os = "linux")]
+fn verified(dir: &Path, unit: &str) -> (bool, String) {
+    let file = dir.join("llama-server-tiny.service");
+    std::fs::write(&file, unit).unwrap();
+    let output = Command::new("systemd-analyze")
+        .args(["--user", "verify", "--man=no"])
+        .arg(&file)
+        .env("XDG_RUNTIME_DIR", dir)
+        .output()
+        .unwrap_or_else(|e| panic!("systemd-analyze: {e}: run `.ci/test` once, it brings it"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn systemd_takes_the_user_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    for server in servers() {
+        let unit = handed(&server).write(Form::Systemd).unwrap();
+        assert_eq!(verified(dir.path(), &unit), (true, String::new()));
+        // It looks: a key and a program that are none are told.
+        let key = unit.replace("RestartSec=", "RestartSecs=");
+        let (_, said) = verified(dir.path(), &key);
+        assert!(said.contains("Unknown key 'RestartSecs'"), "{said}");
+        let program = unit.replace(server.to_str().unwrap(), "/no/such/llama-server");
+        let (taken, said) = verified(dir.path(), &program);
+        assert!(!taken && said.contains("is not executable"), "{said}");
+    }
+}

@@ -9,8 +9,10 @@ use assert_cmd::Command;
 use flux::domain::server::output::{
     OutputCheck, OutputStatus, PROMPTS, compare, output_request, places,
 };
+use flux::domain::server::speculation::{self, DRAFT};
 use flux::domain::server::{
-    ChatMessage, CompletionRequest, LiveRequest, Prompt, Sampling, TokenProbs, exact_text,
+    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, Sampling, TokenProbs,
+    exact_text,
 };
 use flux::domain::types::{Bytes, FailureClass, Launch, Runtime, TestSpec, TextKind};
 use flux::ports::{CancelToken, LiveServer, ServerStart, Servers as _};
@@ -42,18 +44,28 @@ fn json(data: &TempDir, arguments: &[&str]) -> Value {
     serde_json::from_slice(&flux.assert().success().get_output().stdout).unwrap()
 }
 
+/// The real model's file, as `.ci/test` names it.
+const GEMMA: &str = "gemma-3-270m-q4_k_m.gguf";
+
 fn model(data: &TempDir) -> PathBuf {
-    let gemma =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-models/gemma-3-270m-q4_k_m.gguf");
+    let gemma = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("target/test-models")
+        .join(GEMMA);
     if gemma.exists() {
         return gemma;
     }
+    synthetic(data)
+}
+
+fn synthetic(data: &TempDir) -> PathBuf {
     let made = data.path().join("tiny.gguf");
-    let mut flux = Command::cargo_bin("flux").unwrap();
-    flux.args(["model", "synth", "tiny", "-o"])
-        .arg(&made)
-        .assert()
-        .success();
+    if !made.exists() {
+        let mut flux = Command::cargo_bin("flux").unwrap();
+        flux.args(["model", "synth", "tiny", "-o"])
+            .arg(&made)
+            .assert()
+            .success();
+    }
     made
 }
 
@@ -277,11 +289,95 @@ fn the_output_check_tells_rounding_from_a_wrong_model() {
         "{}",
         coarse.reason
     );
-    if model(&TempDir::new().unwrap()).ends_with("gemma-3-270m-q4_k_m.gguf") {
+    if model(&TempDir::new().unwrap()).ends_with(GEMMA) {
         assert_eq!(coarse.status, OutputStatus::Diverges, "{}", coarse.reason);
         // Positions the model was not trained for stand in for a kernel that is wrong.
         let wrong = judged(&["--rope-freq-base", "500"], &[]);
         assert_eq!(wrong.status, OutputStatus::Differs, "{}", wrong.reason);
+    }
+}
+
+/// A model that drafts for itself: what it finds likeliest it guesses right, and what is sampled, as a check asks, counts.
+#[test]
+fn a_real_draft_model_guesses_and_the_answer_counts() {
+    let data = TempDir::new().unwrap();
+    let draft = speculation::args(&format!("{DRAFT} {}", model(&data).display()));
+    let draft: Vec<&str> = draft.iter().map(String::as_str).collect();
+    let server = start(&data, &draft);
+    let answer = |sampling: Option<Sampling>, seed: u64| {
+        let asked = CompletionRequest::new(prompt(server.as_ref(), seed), ANSWER, 1);
+        let asked = CompletionRequest {
+            sampling: sampling.unwrap_or(asked.sampling),
+            ..asked
+        };
+        let (limit, cancel) = (Duration::from_mins(5), CancelToken::new());
+        let client = server.client();
+        client.complete(&asked, limit, &cancel, &mut || {}).unwrap()
+    };
+    let guesses = |got: &Completion| {
+        let drafted = got.timings.draft_n.unwrap();
+        (drafted, got.timings.draft_n_accepted.unwrap())
+    };
+    let (drafted, accepted) = guesses(&answer(Some(Sampling::greedy()), 5));
+    // The two may round a near tie differently: they compute in batches of another size.
+    assert!(
+        drafted >= 16 && 10 * accepted >= 9 * drafted,
+        "{accepted} of {drafted}"
+    );
+    let sampled = answer(None, 6);
+    let (drafted, accepted) = guesses(&sampled);
+    assert!(drafted > 0 && accepted < drafted, "{accepted} of {drafted}");
+    let samples = ask().samples(&sampled).unwrap();
+    assert!(samples.iter().all(|ns| *ns > 0), "{samples:?}");
+}
+
+/// The whole check of a draft model with real servers: a pair that takes little time, whatever its guesses are worth.
+#[test]
+fn a_draft_model_is_checked_from_end_to_end() {
+    let data = TempDir::new().unwrap();
+    let tiny = synthetic(&data);
+    let (build, tiny) = (build(), tiny.to_str().unwrap());
+    let found = json(
+        &data,
+        &[
+            "serve-check",
+            "--runtime",
+            build.to_str().unwrap(),
+            "--device",
+            "cpu",
+            "-m",
+            tiny,
+            "--draft",
+            tiny,
+            // Two models that each wait on all processors stand in each other's way.
+            "--settings",
+            "threads=1",
+            "--prompt-tokens",
+            "256",
+            "--gen-tokens",
+            "32",
+            "--reps",
+            "1",
+            "--processes",
+            "3",
+        ],
+    );
+    let rows = found["live"]["speculation"].as_array().unwrap();
+    let texts: Vec<&str> = rows.iter().map(|r| r["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["code", "prose"]);
+    for row in rows {
+        assert_eq!(row["kind"], DRAFT);
+        assert!(row["verdict"].is_string(), "{row}");
+        // A warm-up and three servers, a request each.
+        assert_eq!(row["acceptance"]["requests"], 4);
+        assert!(row["acceptance"]["drafted"].as_u64().unwrap() > 0, "{row}");
+    }
+    let exported = json(&data, &["export", &found["session"].to_string()]);
+    for run in exported["runs"].as_array().unwrap() {
+        assert_eq!(run["run"]["outcome"]["state"], "valid", "{run}");
+        let argv = run["run"]["raw"]["argv"].to_string();
+        let drafts = argv.contains("--model-draft");
+        assert_eq!(drafts, run["planned"]["side"] == "B", "{argv}");
     }
 }
 

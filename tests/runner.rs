@@ -85,7 +85,7 @@ fn a_builds_own_variables_reach_its_processes_and_a_setting_wins() {
 fn failures_get_their_class() {
     let class = |act: &str| failed(&run_scripted(&doing(act))).0.class;
     assert_eq!(class("\"oom\""), FailureClass::OutOfMemory);
-    assert_eq!(class("\"killed\""), FailureClass::OutOfMemory);
+    assert_eq!(class("\"killed\""), FailureClass::Killed);
     assert_eq!(class("\"device-lost\""), FailureClass::DeviceLostTimeout);
     assert_eq!(class("\"disk-full\""), FailureClass::DiskFull);
     assert_eq!(class("\"garbage\""), FailureClass::Unparsable);

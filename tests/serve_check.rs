@@ -57,15 +57,19 @@ fn text(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// llama-server aborts at its first request.
-#[test]
-fn a_model_without_a_tokenizer_is_refused_before_a_server_starts() {
-    let bed = Bed::new(FAST);
+fn without_tokenizer(bed: &Bed) {
     let mut bytes = fs::read(&bed.model).unwrap();
     let key = b"tokenizer.ggml.tokens";
     let at = bytes.windows(key.len()).position(|w| w == key).unwrap();
     bytes[at + key.len() - 1] = b'z';
     fs::write(&bed.model, bytes).unwrap();
+}
+
+/// llama-server aborts at its first request.
+#[test]
+fn a_model_without_a_tokenizer_is_refused_before_a_server_starts() {
+    let bed = Bed::new(FAST);
+    without_tokenizer(&bed);
     let output = check(&bed, &["--settings", "flash-attn=on"])
         .output()
         .unwrap();
@@ -310,6 +314,57 @@ fn a_build_without_llama_bench_is_tuned_through_its_server() {
         panic!("{run:?}")
     };
     assert_eq!(tests[0].record["source"], "llama-server");
+}
+
+/// A plan's benchmark likewise.
+#[test]
+fn a_build_without_llama_bench_measures_placements_through_its_server() {
+    let bed = Bed::new(FAST);
+    fs::remove_file(bed.fake.dir().join("llama-bench")).unwrap();
+    let mut plan = bed.flux(&[
+        "plan",
+        "--bench",
+        "--json",
+        "--goal",
+        "generation",
+        "--runtime",
+    ]);
+    plan.arg(bed.fake.dir()).arg("-m").arg(&bed.model);
+    plan.args([
+        "--prompt-tokens",
+        "64",
+        "--gen-tokens",
+        "32",
+        "--processes",
+        "3",
+    ]);
+    let found = document(&mut plan);
+    assert!(found["bench"]["verdict"].is_string(), "{}", found["bench"]);
+    assert!(!found["bench"]["placements"].as_array().unwrap().is_empty());
+    let store = bed.store();
+    let told = store.notices(1).unwrap();
+    assert!(told.iter().any(|n| n.code == "through-server"));
+    let runs = store.runs(1).unwrap();
+    // Stock, a placement, and the confirmation of three servers per arm.
+    assert!(runs.len() >= 8, "{}", runs.len());
+    for run in runs {
+        assert!(run.run.raw.argv[0].ends_with("llama-server"));
+        assert!(matches!(run.run.outcome, RunOutcome::Valid { .. }));
+    }
+}
+
+/// What neither llama-bench nor llama-server can be asked with.
+#[test]
+fn a_model_that_no_build_can_be_asked_with_begins_no_session() {
+    let bed = Bed::new(FAST);
+    without_tokenizer(&bed);
+    fs::remove_file(bed.fake.dir().join("llama-bench")).unwrap();
+    let error = refused(&bed.tune(&[]).output().unwrap(), 1);
+    assert!(
+        error.starts_with("the model has no tokenizer, so llama-server can answer nothing with it"),
+        "{error}"
+    );
+    assert!(bed.store().session(1).unwrap().is_none());
 }
 
 #[test]

@@ -143,12 +143,12 @@ fn each_endpoint_is_asked_in_its_own_words() {
         (&body["temperature"], &body["cache_prompt"]),
         (&json!(0.0), &json!(false))
     );
-    let plain = CompletionRequest::new(Prompt::Tokens(vec![3, 4]), 32, 7);
+    let plain = CompletionRequest::new(Prompt::Text("a b".to_owned()), 32, 7);
     assert_eq!(plain.path(), "/completion");
     let body = plain.body();
     assert_eq!(
         (&body["prompt"], &body["n_predict"]),
-        (&json!([3, 4]), &json!(32))
+        (&json!("a b"), &json!(32))
     );
     assert_eq!(
         (&body["temperature"], &body["seed"]),
@@ -240,11 +240,7 @@ mod live {
         let chat = vec![ChatMessage::user("tell me of rivers")];
         let text = client.apply_template(&chat, &cancel).unwrap();
         assert_eq!(text, "<|user|> tell me of rivers <|assistant|>");
-        for prompt in [
-            Prompt::Chat(chat),
-            Prompt::Tokens(tokens),
-            Prompt::Text(text),
-        ] {
+        for prompt in [Prompt::Chat(chat), Prompt::Text(text)] {
             let mut came = 0;
             let asked = request(prompt.clone());
             let answer = client

@@ -130,6 +130,16 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// Whether people ask for it, and not another Flux.
+    pub const fn is_for_people(&self) -> bool {
+        !matches!(
+            self,
+            Self::VulkanReport | Self::VulkanBandwidth { .. } | Self::VulkanLab { .. }
+        )
+    }
+}
+
 /// `flux quickstart`.
 #[derive(Debug, Args)]
 pub struct Quickstart {
@@ -363,7 +373,7 @@ pub struct Monitor {
 #[derive(Debug, Args)]
 pub struct History {
     /// Sessions shown at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
 

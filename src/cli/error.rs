@@ -17,8 +17,29 @@ pub enum CliError {
     Failed(Failure),
     /// The arguments make no sense together: status 2.
     Usage(Failure),
-    /// Ended by the user: status 130. What is kept was already said.
-    Cancelled,
+    /// Ended by the user: status 130.
+    Cancelled(Kept),
+}
+
+/// What a command that the user ended leaves behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// What is kept, in words.
+    pub words: Option<String>,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// The session it is kept in.
+    pub session: Option<i64>,
+    /// Runs kept there.
+    pub runs: u32,
+}
+
+impl Kept {
+    fn headline(&self) -> String {
+        self.words
+            .as_ref()
+            .map_or_else(|| "cancelled".to_owned(), |w| format!("cancelled: {w}"))
+    }
 }
 
 /// What is printed of a failure.
@@ -81,27 +102,39 @@ impl CliError {
         match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
-            Self::Cancelled => 130,
+            Self::Cancelled(_) => 130,
         }
     }
 
-    /// What goes to stdout with `--json`; nothing for a cancel.
-    pub fn document(&self) -> Option<Value> {
-        let (Self::Failed(failure) | Self::Usage(failure)) = self else {
-            return None;
+    /// What goes to stdout with `--json`.
+    pub fn document(&self) -> Value {
+        let error = match self {
+            Self::Failed(failure) | Self::Usage(failure) => json!({
+                "code": failure.code,
+                "headline": failure.headline,
+                "cause": failure.causes,
+                "hint": failure.hint,
+            }),
+            Self::Cancelled(kept) => json!({
+                "code": "cancelled",
+                "headline": kept.headline(),
+                "cause": [],
+                "hint": kept.hint,
+                "session": kept.session,
+                "kept_runs": kept.runs,
+            }),
         };
-        Some(json!({ "schema": 1, "error": {
-            "code": failure.code,
-            "headline": failure.headline,
-            "cause": failure.causes,
-            "hint": failure.hint,
-        }}))
+        json!({ "schema": 1, "error": error })
     }
 
-    /// What goes to stderr; nothing for a cancel.
+    /// What goes to stderr.
     pub fn text(&self) -> String {
-        let (Self::Failed(failure) | Self::Usage(failure)) = self else {
-            return String::new();
+        let failure = match self {
+            Self::Failed(failure) | Self::Usage(failure) => failure,
+            Self::Cancelled(kept) => {
+                let next = kept.hint.iter().map(|hint| format!("; {hint}"));
+                return kept.headline() + &next.collect::<String>() + "\n";
+            }
         };
         let mut text = format!("error: {}\n", clean(&failure.headline));
         for cause in &failure.causes {
@@ -168,18 +201,35 @@ mod tests {
         assert_eq!(error.status(), 1);
         assert_eq!(
             error.document(),
-            Some(json!({"schema": 1, "error": {
+            json!({"schema": 1, "error": {
                 "code": "failed", "headline": "no such model: /x\u{1b}[31m",
                 "cause": ["No such file\nor directory"], "hint": "check the path",
-            }}))
+            }})
         );
     }
 
     #[test]
-    fn a_cancel_says_nothing_more_and_ends_with_130() {
-        assert_eq!(CliError::Cancelled.text(), "");
-        assert_eq!(CliError::Cancelled.document(), None);
-        assert_eq!(CliError::Cancelled.status(), 130);
+    fn a_cancel_says_what_is_kept_and_ends_with_130() {
+        let bare = CliError::Cancelled(Kept::default());
+        assert_eq!(bare.text(), "cancelled\n");
+        let kept = CliError::Cancelled(Kept {
+            words: Some("12 runs kept in session 5".to_owned()),
+            hint: Some("go on with `flux tune --resume 5`".to_owned()),
+            session: Some(5),
+            runs: 12,
+        });
+        assert_eq!(
+            kept.text(),
+            "cancelled: 12 runs kept in session 5; go on with `flux tune --resume 5`\n"
+        );
+        assert_eq!(
+            kept.document(),
+            json!({"schema": 1, "error": {
+                "code": "cancelled", "headline": "cancelled: 12 runs kept in session 5", "cause": [],
+                "hint": "go on with `flux tune --resume 5`", "session": 5, "kept_runs": 12,
+            }})
+        );
+        assert_eq!(kept.status(), 130);
         assert_eq!(CliError::usage("x").status(), 2);
     }
 }

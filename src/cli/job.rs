@@ -8,8 +8,8 @@ use crate::engine::Ports;
 use crate::engine::message::{Command, Event, EventKind, JobId, Outcome};
 use crate::ports::CancelMode;
 
-use super::error::{CliError, CliResult};
-use super::output::{Output, say};
+use super::error::{CliError, CliResult, Kept};
+use super::output::Output;
 use super::progress::Progress;
 use super::signals::{self, Request};
 use crate::domain::text::count;
@@ -22,18 +22,15 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Starts an engine and listens for signals.
-    ///
-    /// # Errors
-    /// No signal handler could be installed.
-    pub fn start(ports: Ports) -> CliResult<Self> {
-        let signals = signals::listen()?;
+    /// Starts an engine and takes the signals.
+    pub fn start(ports: Ports) -> Self {
+        let signals = signals::listen();
         let (engine, events) = Engine::new(ports);
-        Ok(Self {
+        Self {
             engine,
             events,
             signals,
-        })
+        }
     }
 
     /// The ports, for queries between jobs.
@@ -44,7 +41,7 @@ impl Jobs {
     /// Runs a job to its end and returns the document it ends with.
     ///
     /// # Errors
-    /// The job failed or was cancelled; a cancel is explained on stderr before this returns.
+    /// The job failed or was cancelled.
     pub fn run(&mut self, command: Command, output: &Output) -> CliResult<Value> {
         let kind = Kind::of(&command);
         let job = self.engine.submit(command)?;
@@ -55,8 +52,7 @@ impl Jobs {
             Outcome::Done { result } => Ok(result),
             Outcome::Failed { error } => Err(error.into()),
             Outcome::Cancelled { kept_runs, session } => {
-                say(&cancelled_words(kind, kept_runs, session));
-                Err(CliError::Cancelled)
+                Err(CliError::Cancelled(kept(kind, kept_runs, session)))
             }
         }
     }
@@ -95,6 +91,8 @@ impl Jobs {
 enum Kind {
     /// Measures, and can be resumed.
     Tune,
+    /// The same.
+    ServeCheck,
     /// Measures.
     Ab,
     /// Makes a file, a build, or a profile of the machine.
@@ -105,6 +103,7 @@ impl Kind {
     const fn of(command: &Command) -> Self {
         match command {
             Command::Tune(_) => Self::Tune,
+            Command::ServeCheck(check) if !check.speculates() => Self::ServeCheck,
             Command::Ab(_) | Command::Plan(_) | Command::ServeCheck(_) => Self::Ab,
             Command::Bandwidth(_)
             | Command::Lab(_)
@@ -126,20 +125,30 @@ fn answer(request: Request, interrupts: u32, kind: Kind) -> (CancelMode, &'stati
     }
 }
 
-fn cancelled_words(kind: Kind, kept_runs: u32, session: Option<i64>) -> String {
-    let Some(id) = session else {
-        return "cancelled: nothing was kept".to_owned();
+fn kept(kind: Kind, runs: u32, session: Option<i64>) -> Kept {
+    let (words, hint) = match (session, kind) {
+        (None, _) => ("nothing was kept".to_owned(), None),
+        // A session that is no sequence of runs keeps what was measured all the same.
+        (Some(id), Kind::Other) => (
+            "what was measured is kept".to_owned(),
+            Some(format!("see it with `flux show {id}`")),
+        ),
+        (Some(id), _) => {
+            let runs = count(u64::from(runs), "run");
+            let next = match kind {
+                Kind::Tune => format!("go on with `flux tune --resume {id}`"),
+                Kind::ServeCheck => format!("go on with `flux serve-check --resume {id}`"),
+                _ => format!("see them with `flux show {id}`"),
+            };
+            (format!("{runs} kept in session {id}"), Some(next))
+        }
     };
-    // A session that is no sequence of runs keeps what was measured all the same.
-    if matches!(kind, Kind::Other) {
-        return format!("cancelled: what was measured is kept; see it with `flux show {id}`");
+    Kept {
+        words: Some(words),
+        hint,
+        session,
+        runs,
     }
-    let next = match kind {
-        Kind::Tune => format!("go on with `flux tune --resume {id}`"),
-        _ => format!("see them with `flux show {id}`"),
-    };
-    let runs = count(u64::from(kept_runs), "run");
-    format!("cancelled: {runs} kept in session {id}; {next}")
 }
 
 #[cfg(test)]
@@ -160,13 +169,15 @@ mod tests {
 
     #[test]
     fn a_cancel_says_what_is_kept_and_how_to_go_on() {
+        let said = |kind, runs, session| CliError::Cancelled(kept(kind, runs, session)).text();
         assert_eq!(
-            cancelled_words(Kind::Tune, 12, Some(5)),
-            "cancelled: 12 runs kept in session 5; go on with `flux tune --resume 5`"
+            said(Kind::Tune, 12, Some(5)),
+            "cancelled: 12 runs kept in session 5; go on with `flux tune --resume 5`\n"
         );
         assert_eq!(
-            cancelled_words(Kind::Other, 0, Some(5)),
-            "cancelled: what was measured is kept; see it with `flux show 5`"
+            said(Kind::Other, 0, Some(5)),
+            "cancelled: what was measured is kept; see it with `flux show 5`\n"
         );
+        assert_eq!(said(Kind::Ab, 0, None), "cancelled: nothing was kept\n");
     }
 }

@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod job;
 mod output;
+mod parse;
 mod progress;
 mod render;
 mod signals;
@@ -14,36 +15,42 @@ mod values;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
-use args::Cli;
-use output::{Output, print_json, say};
+use error::CliResult;
+use output::{Output, print_end, say};
 
 /// Runs the command line. 0: ran to its end, whatever the verdict; 1: failed; 2: usage; 130: cancelled.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse::parse() {
+        Ok(cli) => cli,
+        Err(status) => return status,
+    };
     if cli.global.verbose {
         log_to_stderr();
     }
     signals::survive_file_limits();
     let output = Output::new(&cli.global);
-    match commands::run(cli, &output) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let text = error.text();
-            if !text.is_empty() {
-                say(&text);
-            }
-            if output.json
-                && let Some(document) = error.document()
-            {
-                // The error is said already; a stdout that cannot be written may be the error itself.
-                let _ = print_json(&document);
-            }
-            ExitCode::from(error.status())
-        }
+    let error = run(cli, &output).err();
+    if let Some(error) = &error {
+        say(&error.text());
     }
+    if output.json {
+        print_end(error.as_ref().map(error::CliError::document).as_ref());
+    }
+    error.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.status()))
+}
+
+fn run(cli: args::Cli, output: &Output) -> CliResult {
+    // The window ends by itself; what another Flux asks for ends with it.
+    if cli
+        .command
+        .as_ref()
+        .is_some_and(args::Action::is_for_people)
+    {
+        signals::install(output.json)?;
+    }
+    commands::run(cli, output)
 }
 
 /// `-v`: everything of Flux from debug up; `FLUX_LOG` chooses otherwise.

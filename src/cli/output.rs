@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::ports::{Notice, NoticeLevel};
 
@@ -122,6 +124,55 @@ fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// What stdout has of the one document that `--json` promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Printed {
+    /// Nothing yet.
+    Nothing,
+    /// The result.
+    Result,
+    /// Documents a line each, without end.
+    Stream,
+}
+
+/// Held while a result is written, so that a signal neither cuts it nor adds a second one.
+static PRINTED: Mutex<Printed> = Mutex::new(Printed::Nothing);
+
+fn printed() -> MutexGuard<'static, Printed> {
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that stdout takes documents a line each.
+pub fn stream() {
+    *printed() = Printed::Stream;
+}
+
+/// With `--json`, the document of a command that printed no result: why it failed, or that it ended. An error is
+/// one line, so that it closes a stream of lines too.
+pub fn print_end(error: Option<&Value>) {
+    end(&mut printed(), error);
+}
+
+/// As [`print_end`], unless a result is being written at this moment: then `false`.
+pub fn try_print_end(error: &Value) -> bool {
+    let Ok(mut printed) = PRINTED.try_lock() else {
+        return false;
+    };
+    end(&mut printed, Some(error));
+    true
+}
+
+fn end(printed: &mut Printed, error: Option<&Value>) {
+    let usual = json!({ "schema": 1 });
+    let document = match (*printed, error) {
+        (Printed::Result, _) | (Printed::Stream, None) => return,
+        (_, error) => error.unwrap_or(&usual),
+    };
+    // The error is said already; a stdout that cannot be written may be the error itself.
+    let _ = write(&document.to_string());
+    *printed = Printed::Result;
+}
+
 /// Prints a result on stdout.
 ///
 /// # Errors
@@ -135,6 +186,12 @@ pub fn print(text: &str) -> CliResult {
 /// # Errors
 /// As `print`.
 pub fn print_file(text: &str) -> CliResult {
+    let mut printed = printed();
+    *printed = Printed::Result;
+    write(text)
+}
+
+fn write(text: &str) -> CliResult {
     let mut stdout = io::stdout().lock();
     let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
     let result = stdout

@@ -1,9 +1,13 @@
-//! Signals as requests to a running job: the first Ctrl-C asks for a stop after the run in progress, the second,
-//! a termination or a hang-up for a stop now. Children are ended by the engine, never left behind.
+//! Signals: requests to a job that listens (the first Ctrl-C asks for a stop after the run in progress, the second, a
+//! termination or a hang-up for a stop now; children are ended by the engine, never left behind), the end of Flux where
+//! none does.
 
-use crossbeam_channel::{Receiver, bounded};
+use std::sync::{Mutex, PoisonError};
 
-use super::error::{CliError, CliResult};
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::error::{CliError, CliResult, Kept};
+use super::output::{say, try_print_end};
 
 /// What the outside world asks of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +22,48 @@ pub enum Request {
 /// Requests kept for a reader that is busy drawing; more than this says nothing new.
 const CAPACITY: usize = 8;
 
-/// Starts listening; until then signals end Flux at once, which is right for everything that starts no long work.
+/// Who is told of signals, from the first to listen on.
+static LISTENER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
+
+/// Takes over what signals do: until somebody listens they end Flux with status 130 and, with `json`, its document.
 ///
 /// # Errors
 /// The operating system refuses the handler.
-pub fn listen() -> CliResult<Receiver<Request>> {
-    platform::listen().map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
+pub fn install(json: bool) -> CliResult {
+    let mut is_again = false;
+    let deliver = move |request| {
+        if !is_told(request) && (end(json) || is_again) {
+            std::process::exit(CliError::Cancelled(Kept::default()).status().into());
+        }
+        // A result that nobody takes from stdout is waited for once.
+        is_again = true;
+    };
+    platform::install(deliver).map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
+}
+
+/// Takes the signals until the receiver is dropped.
+pub fn listen() -> Receiver<Request> {
+    let (sender, receiver) = bounded(CAPACITY);
+    *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    receiver
+}
+
+/// Whether somebody listens. A full channel already holds the same request.
+fn is_told(request: Request) -> bool {
+    let listener = LISTENER.lock().unwrap_or_else(PoisonError::into_inner);
+    listener
+        .as_ref()
+        .is_some_and(|sender| !matches!(sender.try_send(request), Err(e) if e.is_disconnected()))
+}
+
+/// Says that Flux was ended; `false` while its result is being written.
+fn end(json: bool) -> bool {
+    let cancelled = CliError::Cancelled(Kept::default());
+    if json && !try_print_end(&cancelled.document()) {
+        return false;
+    }
+    say(&cancelled.text());
+    true
 }
 
 /// A file that may not grow any more (`ulimit -f`) is an error of the write, not the end of Flux. Children inherit a signal
@@ -39,20 +79,19 @@ pub fn survive_file_limits() {
 
 #[cfg(unix)]
 mod platform {
-    use super::{CAPACITY, Receiver, Request, bounded};
+    use super::Request;
 
     use std::io;
 
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
-    pub fn listen() -> io::Result<Receiver<Request>> {
+    pub fn install(mut deliver: impl FnMut(Request) + Send + 'static) -> io::Result<()> {
         let ignored = ignored_signals();
         let wanted = [SIGINT, SIGTERM, SIGHUP]
             .into_iter()
             .filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let mut signals = Signals::new(wanted)?;
-        let (sender, receiver) = bounded(CAPACITY);
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -62,11 +101,10 @@ mod platform {
                     } else {
                         Request::Terminate
                     };
-                    // A full channel already holds the same request.
-                    let _ = sender.try_send(request);
+                    deliver(request);
                 }
             })?;
-        Ok(receiver)
+        Ok(())
     }
 
     /// Signals that were ignored when Flux started (`nohup`, a background job of a script) stay ignored.
@@ -78,15 +116,10 @@ mod platform {
 
 #[cfg(not(unix))]
 mod platform {
-    use super::{CAPACITY, Receiver, Request, bounded};
+    use super::Request;
 
-    pub fn listen() -> Result<Receiver<Request>, ctrlc::Error> {
-        let (sender, receiver) = bounded(CAPACITY);
-        ctrlc::set_handler(move || {
-            // A full channel already holds the same request.
-            let _ = sender.try_send(Request::Interrupt);
-        })?;
-        Ok(receiver)
+    pub fn install(mut deliver: impl FnMut(Request) + Send + 'static) -> Result<(), ctrlc::Error> {
+        ctrlc::set_handler(move || deliver(Request::Interrupt))
     }
 }
 

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::machine::{Gpu, gpus};
 use crate::domain::telemetry::{AbsentSensor, SeriesId};
-use crate::domain::types::{Bytes, DeviceKind, Machine, PciAddress, RenderNodes, VulkanStatus};
+use crate::domain::types::{
+    Bytes, ConfigReach, DeviceKind, LlamaConfig, Machine, PciAddress, RenderNodes, VulkanStatus,
+};
 
 mod sensors;
 
@@ -149,6 +151,7 @@ pub fn findings(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     found.extend(memory(machine, facts.model_needs));
     found.extend(shader_cache(facts));
     found.extend(inherited(machine));
+    found.extend(machine.llama_configs.iter().filter_map(settings_file));
     found.extend(permission(machine));
     found.extend(vulkan(machine));
     found.extend(resizable_bar(machine));
@@ -296,6 +299,32 @@ fn inherited(machine: &Machine) -> Option<Finding> {
             "nothing to do for Flux: it removes them from every process it starts; unset them to see the same speed elsewhere",
         )
     })
+}
+
+/// A settings file of llama.cpp's own: the user's is kept from Flux's runs, the system's cannot be.
+pub fn settings_file(config: &LlamaConfig) -> Option<Finding> {
+    let path = config.path.display();
+    let (level, who, advice) = match config.reach {
+        ConfigReach::User => (
+            Level::Info,
+            "your",
+            "nothing to do for what Flux measures, which does not read it; `flux run` and servers started elsewhere do: move it away to get what was measured",
+        ),
+        ConfigReach::System => (
+            Level::Warning,
+            "this machine's",
+            "move it away while measuring: every llama-server reads it, stock included (llama-bench does not)",
+        ),
+    };
+    let title = match config.bad_line {
+        Some(line) => format!("llama-server stops at line {line} of {who} settings file: {path}"),
+        None if config.keys.is_empty() => return None,
+        None => format!(
+            "llama-server takes {} from {who} settings file: {path}",
+            config.keys.join(", ")
+        ),
+    };
+    Some(Finding::new(level, "llama-config", title, advice))
 }
 
 fn permission(machine: &Machine) -> Option<Finding> {

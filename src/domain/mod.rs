@@ -7,6 +7,7 @@ pub mod environment;
 pub mod fingerprint;
 pub mod handover;
 pub mod lab;
+pub mod llama_config;
 pub mod machine;
 pub mod placement;
 pub mod redact;

@@ -248,6 +248,7 @@ fn replaced(text: &str, folder: &str, with: &str, begins: impl Fn(&str) -> bool)
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::FileFailurePersistence;
 
     use super::*;
 
@@ -334,6 +335,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_failure_persistence(FileFailurePersistence::WithSource("seeds")))]
+
         /// Wherever user, home and machine stand, none of them survives, in a text or in a document.
         #[test]
         fn nobody_is_named(

@@ -1,10 +1,12 @@
 //! Arguments for llama-server that a user adds to a profile: which are refused, who could reach the server, and which
 //! win over what was measured. Read from llama.cpp b11149's `common/arg.cpp`.
 
-use core::net::IpAddr;
+use super::text::clean;
 
-/// Where llama-server listens unless asked otherwise: this machine alone.
-pub const LOOPBACK: &str = "127.0.0.1";
+mod address;
+
+use address::is_loopback;
+pub use address::{LOOPBACK, check_address, reached_by};
 
 /// How an argument meets the same one of the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +130,12 @@ pub enum ArgumentError {
         /// The address.
         host: String,
     },
+    /// Nothing can listen there.
+    #[error("this is no address to listen on: {}", clean(.0))]
+    Address(String),
+    /// No number of a port.
+    #[error("a port is a number from 0 to 65535, and --port after -- has {}", clean(.0))]
+    Port(String),
 }
 
 impl ArgumentError {
@@ -139,15 +147,26 @@ impl ArgumentError {
                     .to_owned()
             }
             Self::Secret { variable, .. } => format!("set {variable} in the environment"),
+            Self::Address(_) => {
+                "name an address of this machine (192.168.1.5, ::1), its name, or a socket's file that ends in .sock; several with commas between"
+                    .to_owned()
+            }
+            Self::Port(_) => "choose one above 1023 that no program uses".to_owned(),
             Self::Open { host } => format!("put it before the --: flux run --host {host} …"),
         }
     }
 }
 
+/// Where they name a file with keys, llama-server takes the last.
+pub fn key_file(extra: &[String]) -> Option<&str> {
+    let at = extra.iter().rposition(|w| spelled(w) == "--api-key-file")?;
+    extra.get(at + 1).map(String::as_str)
+}
+
 /// What added arguments say of the address: `None` where they say nothing.
 ///
 /// # Errors
-/// A secret among them; an address that other machines reach.
+/// A secret among them; an address that other machines reach, or that is none; a port that is none.
 pub fn checked_host(extra: &[String]) -> Result<Option<&str>, ArgumentError> {
     let mut host = None;
     for (at, word) in extra.iter().enumerate() {
@@ -161,9 +180,18 @@ pub fn checked_host(extra: &[String]) -> Result<Option<&str>, ArgumentError> {
                 });
             }
         }
+        let value = extra.get(at + 1).map(String::as_str);
         if flag == "--host" {
-            host = extra.get(at + 1).map(String::as_str);
+            host = value;
         }
+        if flag == "--port" {
+            let port = value.unwrap_or_default();
+            port.parse::<u16>()
+                .map_err(|_| ArgumentError::Port(port.to_owned()))?;
+        }
+    }
+    if let Some(host) = host {
+        check_address(host)?;
     }
     match host {
         Some(address) if !is_loopback(address) => Err(ArgumentError::Open {
@@ -179,54 +207,6 @@ fn spelled(word: &str) -> String {
         word.replace('_', "-")
     } else {
         word.to_owned()
-    }
-}
-
-/// The addresses of a list that llama-server listens on.
-fn addresses(host: &str) -> impl Iterator<Item = &str> {
-    host.split(',').map(str::trim).filter(|a| !a.is_empty())
-}
-
-/// Does this machine alone reach the server there? A socket in the file system is no network.
-pub fn is_loopback(host: &str) -> bool {
-    let local = |address: &str| {
-        address.eq_ignore_ascii_case("localhost")
-            // As llama-server tells a socket, by case.
-            || address.strip_suffix(".sock").is_some()
-            || address
-                .parse::<IpAddr>()
-                .is_ok_and(|ip| ip.to_canonical().is_loopback())
-    };
-    addresses(host).next().is_some() && addresses(host).all(local)
-}
-
-/// Who can reach a server that listens there, in words; `None` where this machine alone can.
-pub fn reached_by(host: &str) -> Option<String> {
-    let open: Vec<&str> = addresses(host).filter(|a| !is_loopback(a)).collect();
-    let address = *open.first()?;
-    let ip = address.parse::<IpAddr>().map(|ip| ip.to_canonical());
-    Some(match ip {
-        _ if open.len() > 1 => format!("every machine that reaches {}", open.join(" or ")),
-        Ok(ip) if ip.is_unspecified() => {
-            "every machine that reaches this one over any of its networks".to_owned()
-        }
-        Ok(ip) if is_private(ip) => format!("every machine in the network of {address}"),
-        Ok(_) => format!("anyone on the internet that no firewall keeps from {address}"),
-        Err(_) => format!("every machine that reaches this one as {address}"),
-    })
-}
-
-/// RFC 1918, 3927, 6598 (shared address space, also of VPNs), 4193, 4291 (link local).
-fn is_private(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            let [a, b, ..] = v4.octets();
-            v4.is_private() || v4.is_link_local() || (a == 100 && (64..128).contains(&b))
-        }
-        IpAddr::V6(v6) => {
-            let first = v6.segments()[0];
-            first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
-        }
     }
 }
 
@@ -391,49 +371,38 @@ mod tests {
             assert!(error.to_string().contains("has to be asked for"));
             assert!(error.hint().contains(&format!("--host {host}")), "{host}");
         }
-        assert!(is_loopback("::ffff:127.0.0.1"));
     }
 
     #[test]
-    fn who_can_reach_it_is_said_in_words() {
-        for (host, who) in [
-            ("127.0.0.1", None),
-            (
-                "0.0.0.0",
-                Some("every machine that reaches this one over any of its networks"),
-            ),
-            (
-                "::",
-                Some("every machine that reaches this one over any of its networks"),
-            ),
-            (
-                "192.168.1.5",
-                Some("every machine in the network of 192.168.1.5"),
-            ),
-            (
-                "100.100.1.2",
-                Some("every machine in the network of 100.100.1.2"),
-            ),
-            ("fe80::1", Some("every machine in the network of fe80::1")),
-            (
-                "8.8.8.8",
-                Some("anyone on the internet that no firewall keeps from 8.8.8.8"),
-            ),
-            (
-                "box.lan",
-                Some("every machine that reaches this one as box.lan"),
-            ),
-            (
-                "127.0.0.1,10.0.0.1",
-                Some("every machine in the network of 10.0.0.1"),
-            ),
-            (
-                "10.0.0.1,::",
-                Some("every machine that reaches 10.0.0.1 or ::"),
-            ),
-        ] {
-            assert_eq!(reached_by(host).as_deref(), who, "{host}");
+    fn what_nothing_can_listen_on_is_refused() {
+        for host in ["a b", "127.0.0.1;x", "http://box", "[::1]", "a\u{1b}[2J"] {
+            let error = checked_host(&["--host".to_owned(), host.to_owned()]).unwrap_err();
+            assert_eq!(error, ArgumentError::Address(host.to_owned()));
+            assert!(!error.to_string().contains('\u{1b}'));
         }
+        for host in [
+            "fe80::1%eth0",
+            "box-1.lan",
+            "größe.local",
+            "/run/a b.sock,::1",
+        ] {
+            assert_eq!(check_address(host), Ok(()), "{host}");
+        }
+        for port in ["99999", "-1", "http", ""] {
+            let error = checked_host(&["--port".to_owned(), port.to_owned()]).unwrap_err();
+            assert_eq!(error, ArgumentError::Port(port.to_owned()));
+        }
+        assert_eq!(checked_host(&words("--port 8081")), Ok(None));
+        assert!(checked_host(&words("--port")).is_err(), "nothing after it");
+    }
+
+    #[test]
+    fn a_file_of_keys_is_found_in_either_spelling() {
+        assert_eq!(
+            key_file(&words("--api_key_file a --api-key-file b")),
+            Some("b")
+        );
+        assert_eq!(key_file(&words("--api-key-file")), None);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::announce::{notice_of, stage_infos};
 use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{AbRequest, JobError, USAGE};
-use super::prepare::Workplace;
+use super::prepare::{Workplace, can_measure};
 use super::report::{self, AbDocument, ArmDocument, ModelDocument, Overhead};
+use super::serve_check::ARM_FAILED;
 use super::tune::{begin, close};
 
 /// One arm as it was named: settings on a build.
@@ -80,7 +81,7 @@ fn compare(
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut driver, context)?;
     if let Some(failure) = &outcome.failure {
-        return Err(JobError::new("arm-failed", outcome.reason.clone())
+        return Err(JobError::new(ARM_FAILED, outcome.reason.clone())
             .hint(failure.class.advice())
             .into());
     }
@@ -146,7 +147,10 @@ fn other_runtime(
     ports: &Ports,
 ) -> Result<Option<Runtime>, JobError> {
     match (&a.runtime, &b.runtime) {
-        (_, Some(runtime)) => Ok(Some(runtime.clone())),
+        (_, Some(runtime)) => {
+            can_measure(runtime, &ports.models.inspect(&request.model)?)?;
+            Ok(Some(runtime.clone()))
+        }
         (Some(_), None) => Ok(Some(workplace(request, None, ports)?.runtime)),
         (None, None) => Ok(None),
     }

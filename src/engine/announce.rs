@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::doctor::{self, Facts, Level};
+use crate::domain::doctor::{self, Facts, Level, settings_file};
 use crate::domain::search::{Driver, Method, Objective, Remark, TuneNote};
 use crate::domain::telemetry::around::{held_down, kind_of};
 use crate::domain::text::energy_line;
@@ -24,6 +24,12 @@ impl Bench<'_> {
             text: format!("{name} is set here; no run of Flux inherits it"),
         });
         let mut told: Vec<Notice> = inherited.collect();
+        let configs = machine.llama_configs.iter().filter_map(settings_file);
+        told.extend(configs.filter(|f| f.level == Level::Info).map(|f| Notice {
+            level: NoticeLevel::Info,
+            code: f.code,
+            text: format!("{}; no run of Flux reads it", f.title),
+        }));
         let runtimes = [Some(&self.place.runtime), self.other];
         let without_bench = runtimes.into_iter().flatten().filter(|r| r.bench.is_none());
         if !self.objective.is_live() {
@@ -110,8 +116,11 @@ impl Bench<'_> {
         }
     }
 
-    /// Tells again what the runs kept of a session that goes on had shown.
-    pub fn tell_earlier<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
+    /// Tells again what the runs kept of a session that goes on had shown, and that it goes on.
+    pub fn tell_kept<M: Method>(&self, plan: M, context: &mut JobContext) -> Result<(), Ended> {
+        if self.run_ids.is_empty() {
+            return Ok(());
+        }
         let mut driver = Driver::new(plan);
         let mut tell = |kind: EventKind| context.emit(EventKind::Earlier(Box::new(kind)));
         for kept in self.ports.store.runs(self.session)? {
@@ -124,6 +133,9 @@ impl Bench<'_> {
                 .filter_map(event_of)
                 .for_each(&mut tell);
         }
+        let (runs, session) = (self.run_ids.len(), self.session);
+        let kept = format!("goes on after the {runs} runs kept of session {session}");
+        context.notice(NoticeLevel::Info, "resumed", kept);
         Ok(())
     }
 }

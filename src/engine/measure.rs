@@ -222,7 +222,9 @@ impl<'a> Bench<'a> {
             run.telemetry = Some(Box::new(around(&readings, &course, tests)));
             if self.place.target.is_shared(&self.place.runtime) {
                 // One GPU's energy is not what the tokens cost.
-                tests.iter_mut().for_each(|t| t.energy = None);
+                for test in tests.iter_mut() {
+                    test.energy = None;
+                }
             }
         }
         if self.objective.needs_energy() && !self.objective.has_energy(tests) {
@@ -264,7 +266,6 @@ impl<'a> Bench<'a> {
             log_buffers: planned.log_buffers,
             live: LiveAsk {
                 seed: seed_of(&[self.session.unsigned_abs(), number]),
-                is_text: self.place.model.tokenizer,
                 text: self.text,
                 clients: planned.clients,
                 model_bytes: self.place.model.file_bytes,

@@ -183,7 +183,12 @@ impl Bench<'_> {
         let begun = self.ports.clock.elapsed();
         let checked = check(self.place, settings, self.ports, &cancel, &mut tell)?;
         // The servers' time, as a run's: Flux itself only waits.
-        self.run_secs += (self.ports.clock.elapsed() - begun).as_secs_f64();
+        self.run_secs += self
+            .ports
+            .clock
+            .elapsed()
+            .saturating_sub(begun)
+            .as_secs_f64();
         let checked = checked.ok_or_else(|| self.cancelled())?;
         self.tell(&[notice(&checked)], context)?;
         Ok(checked)

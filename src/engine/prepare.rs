@@ -98,6 +98,7 @@ impl Workplace {
         let gpus = machine::gpus(&machine);
         let reserve = reserve.unwrap_or(VRAM_RESERVE);
         let target = choose_target(device, &runtime, &gpus, machine.simulated, reserve)?;
+        can_measure(&runtime, &model)?;
         let fingerprint = fingerprint::fingerprint(&machine, Some(&runtime));
         Ok(Self {
             machine,
@@ -277,6 +278,22 @@ pub fn tune(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConf
     Ok((place, config))
 }
 
+/// A build without llama-bench is measured through its server, which answers nothing with a model without a tokenizer
+/// (b11149 aborts at the first request).
+///
+/// # Errors
+/// It is such a pair.
+pub(super) fn can_measure(runtime: &Runtime, model: &ModelInfo) -> Result<(), JobError> {
+    if runtime.bench.is_some() || model.tokenizer {
+        return Ok(());
+    }
+    let told = format!(
+        "the model has no tokenizer, so llama-server can answer nothing with it, and {} has no llama-bench",
+        runtime.name
+    );
+    Err(JobError::new("no-tokenizer", told).hint("choose a build with llama-bench: --runtime"))
+}
+
 /// Takes out what is a setting of llama-bench alone: through the server it would be stock against itself (case C43).
 fn without_bench_only(offer: &mut Offer, space: &SearchSpace) {
     let Offer {
@@ -346,7 +363,7 @@ fn stale_settings(
             && p.simulated == place.machine.simulated
     };
     let newest = ports.store.profiles()?.into_iter().find(of_model);
-    let imports = ports.store.imports(&place.model.digest)?;
+    let imports = ports.store.imports(Some(&place.model.digest))?;
     let mut imports = imports.into_iter().filter(|_| !place.machine.simulated);
     let import = imports
         .find(|i| i.profile.goal == request.goal)

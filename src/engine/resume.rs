@@ -2,30 +2,35 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::domain::fingerprint;
 use crate::ports::{Session, SessionFilter, SessionKind, SessionLine, SessionState};
 
 use super::Ports;
 use super::message::{JobError, USAGE};
+use super::prepare::Workplace;
+use super::serve_check::ARM_FAILED;
 use super::tune::{NOT_RESUMABLE, NOTHING_RUNS, no_session};
 
 /// Sessions looked through for one to go on with.
 const RESUME_DEPTH: u32 = 1000;
 
-/// The session to go on with: the one named, else the newest that [`can_resume`], of this model where one is given.
+/// The session of this kind to go on with: the one named, else the newest that may still get a result, of this model
+/// where one is given.
 ///
 /// # Errors
 /// There is none, it is of another kind or model, or the store cannot be read.
 pub fn resumable(
+    kind: SessionKind,
     named: Option<i64>,
     model: Option<PathBuf>,
     ports: &Ports,
 ) -> Result<(PathBuf, i64), JobError> {
     if let Some(id) = named {
         let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
-        if session.begun.kind != SessionKind::Tune {
+        if session.begun.kind != kind {
             return Err(JobError::new(
                 NOT_RESUMABLE,
-                format!("session {id} is no `flux tune` session"),
+                format!("session {id} is no `flux {}` session", kind.word()),
             ));
         }
         let measured = session.begun.model.path;
@@ -45,13 +50,13 @@ pub fn resumable(
         return Ok((measured, id));
     }
     for line in ports.store.sessions(RESUME_DEPTH)? {
-        if line.kind != SessionKind::Tune || line.state == Some(SessionState::Done) {
+        if line.kind != kind || line.state == Some(SessionState::Done) {
             continue;
         }
         let Some(session) = ports.store.session(line.id)? else {
             continue;
         };
-        let can_resume = can_resume(&session);
+        let can_resume = is_unfinished(&session);
         let path = session.begun.model.path;
         match &model {
             _ if !can_resume => {}
@@ -79,7 +84,7 @@ pub fn broken_off(ports: &Ports) -> Result<Option<(SessionLine, PathBuf)>, JobEr
     let Some(line) = lines.into_iter().next().filter(|line| !line.simulated) else {
         return Ok(None);
     };
-    match resumable(None, None, ports) {
+    match resumable(SessionKind::Tune, None, None, ports) {
         Ok((model, session)) if session == line.id => Ok(Some((line, model))),
         Ok(_) => Ok(None),
         Err(error) if error.code == NOT_RESUMABLE => Ok(None),
@@ -90,11 +95,45 @@ pub fn broken_off(ports: &Ports) -> Result<Option<(SessionLine, PathBuf)>, JobEr
 /// Whether a search without a result may still get one: it was killed or cancelled, or failed for want of a disk, not of
 /// a baseline. One that is running now says yes too.
 pub fn can_resume(session: &Session) -> bool {
-    let open = session
+    session.begun.kind == SessionKind::Tune && is_unfinished(session)
+}
+
+fn is_unfinished(session: &Session) -> bool {
+    let over = |code: &serde_json::Value| code == NOTHING_RUNS || code == ARM_FAILED;
+    session
         .end
         .as_ref()
-        .is_none_or(|end| end.state != SessionState::Done && end.result["code"] != NOTHING_RUNS);
-    session.begun.kind == SessionKind::Tune && open
+        .is_none_or(|end| end.state != SessionState::Done && !over(&end.result["code"]))
+}
+
+/// What was measured goes on only with the model, machine and build it was begun with.
+///
+/// # Errors
+/// Which of them is another now.
+pub(super) fn same_place(session: &Session, place: &Workplace) -> Result<(), JobError> {
+    let id = session.id;
+    if place.model.digest != session.begun.model.digest {
+        let path = place.model.path.display();
+        let headline = format!("session {id} measured another model than {path}");
+        return Err(JobError::new("model-changed", headline).hint("start a new session"));
+    }
+    let changes = fingerprint::diff(&session.begun.fingerprint, &place.fingerprint);
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
+    let fields = fields.join(", ");
+    let headline = format!("session {id} cannot be resumed: {fields} changed since");
+    Err(JobError::new("fingerprint-changed", headline)
+        .hint("start a new session: what was measured stays in the history"))
+}
+
+/// Where the build that a session was measured with is now.
+pub(super) fn build_of(session: &Session, ports: &Ports) -> String {
+    let measured = &session.begun.runtime;
+    let known = ports.runtimes.list();
+    let known = known.iter().find(|r| r.digest == measured.digest);
+    known.unwrap_or(measured).dir.display().to_string()
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

@@ -12,7 +12,7 @@ use crate::domain::fingerprint;
 use crate::domain::search::{Confirmation, Tool};
 use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
-    Fingerprint, Goal, Launch, ModelInfo, Profile, RunOutcome, Runtime, Settings,
+    Fingerprint, Goal, Launch, LlamaConfig, ModelInfo, Profile, RunOutcome, Runtime, Settings,
 };
 use crate::ports::{Introduction, Notice, NoticeLevel, Session, SessionKind, StoredRun};
 
@@ -101,6 +101,7 @@ pub fn prepare(request: &RunRequest, ports: &Ports) -> Result<RunPlan, JobError>
     let reach = access::arguments(request)?;
     let mut choice = choose(request, ports)?;
     choice.notices.extend(access::reachable(request));
+    choice.notices.extend(access::also_read(&choice.configs));
     if choice.profile.is_some() {
         let told = access::contradicted(request, &choice.launch);
         choice.notices.extend(told);
@@ -136,6 +137,8 @@ pub(super) struct Choice {
     pub launch: Launch,
     pub profile: Option<Profile>,
     pub notices: Vec<Notice>,
+    /// Settings files of llama.cpp's own.
+    configs: Vec<LlamaConfig>,
 }
 
 /// The choice `prepare` writes out.
@@ -148,7 +151,7 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         .filter(|p| p.model_digest == model.digest)
         .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
         .collect();
-    let mut imports = ports.store.imports(&model.digest)?;
+    let mut imports = ports.store.imports(Some(&model.digest))?;
     imports.retain(|i| request.goal.is_none_or(|goal| goal == i.profile.goal));
     let own = candidates.iter().map(|p| p.runtime_digest.as_str());
     let others = imports.iter().map(|i| i.profile.build.digest.as_str());
@@ -191,6 +194,7 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
         launch,
         profile,
         notices,
+        configs: machine.llama_configs,
     })
 }
 

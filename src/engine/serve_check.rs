@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::search::{AbPlan, ClientsPlan, Driver, Method};
-use crate::domain::types::{Goal, Profile, RequestShape, Settings, Verdict};
-use crate::ports::{Notice, SessionKind};
+use crate::domain::search::{
+    AbOutcome, AbPlan, ClientsOutcome, ClientsPlan, Driver, Method, Objective,
+};
+use crate::domain::types::{Goal, Profile, RequestShape, Settings};
+use crate::ports::{Notice, Session, SessionKind, SessionState};
 
 use super::Ports;
 use super::announce::{notice_of, stage_infos};
@@ -16,13 +18,17 @@ use super::measure::Bench;
 use super::message::{JobError, USAGE};
 use super::prepare::Workplace;
 use super::report::{self, AbDocument, ArmDocument, LiveDocument, ModelDocument, Overhead};
+use super::resume::{build_of, same_place};
 use super::run::{self, Access, RunRequest};
-use super::tune::{begin, close};
+use super::tune::{NOT_RESUMABLE, begin, close, no_session};
 
 /// Tokens of a prompt unless asked otherwise: those of the paper's requests (section 4.1).
 pub const PROMPT: u32 = 1496;
 /// Tokens of an answer unless asked otherwise: llama-bench's own.
 pub const GENERATED: u32 = 128;
+
+/// Code of the error of a session in which an arm does not run: going on would end the same way.
+pub const ARM_FAILED: &str = "arm-failed";
 
 /// What `flux serve-check` is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +61,9 @@ pub struct ServeCheckRequest {
     /// A draft model to speculate with, likewise.
     #[serde(default)]
     pub draft: Option<PathBuf>,
+    /// The session to go on with; all else is what it was begun with.
+    #[serde(default)]
+    pub resume: Option<i64>,
 }
 
 impl ServeCheckRequest {
@@ -74,10 +83,12 @@ impl ServeCheckRequest {
             clients: Vec::new(),
             speculate: Vec::new(),
             draft: None,
+            resume: None,
         }
     }
 
-    const fn speculates(&self) -> bool {
+    /// It compares kinds of speculation.
+    pub const fn speculates(&self) -> bool {
         !self.speculate.is_empty() || self.draft.is_some()
     }
 
@@ -130,18 +141,25 @@ pub fn perform(
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
     let _measuring = ports.store.begin_measuring()?;
+    let begun = request.resume.map(|id| resumed(id, ports)).transpose()?;
+    let request = begun.as_ref().map_or(request, |begun| &begun.request);
     let checked = checked(request, ports)?;
+    if let Some(begun) = &begun {
+        begun.goes_on_with(&checked)?;
+    }
     if request.speculates() {
         return super::speculate::perform(request, &checked, ports, context);
     }
     let usage = |e: crate::domain::search::PlanError| JobError::new(USAGE, e.to_string());
+    let world = (ports, context);
     if request.clients.is_empty() {
         let (a, b) = (Settings::stock(), checked.settings.clone());
         let mut plan = AbPlan::live(checked.goal, a, b, request.shape()).map_err(usage)?;
         plan.repetitions = request.repetitions;
         plan.processes = request.processes;
-        let session = session(request, &checked, &plan, ports)?;
-        compare(request, &checked, &plan, session, ports, context)
+        let session = opened(request, &checked, &plan, begun.as_ref(), ports)?;
+        let method = (&plan, &plan.objective);
+        measured(request, &checked, method, session, world, compared)
     } else {
         let clients = request.clients.clone();
         let (repetitions, processes) = (request.repetitions, request.processes);
@@ -149,9 +167,89 @@ pub fn perform(
         let shape = request.shape();
         let plan =
             ClientsPlan::new(settings, shape, clients, repetitions, processes).map_err(usage)?;
-        let session = session(request, &checked, &plan, ports)?;
-        together(request, &checked, &plan, session, ports, context)
+        let session = opened(request, &checked, &plan, begun.as_ref(), ports)?;
+        let method = (&plan, &plan.objective);
+        measured(request, &checked, method, session, world, together)
     }
+}
+
+/// A check that goes on.
+struct Begun {
+    session: Session,
+    request: ServeCheckRequest,
+    config: ServeCheckConfig<serde_json::Value>,
+}
+
+/// Reads a session that has no result yet.
+///
+/// # Errors
+/// There is none of this number, of another kind, or done; of speculation, whose comparisons are each their own.
+fn resumed(id: i64, ports: &Ports) -> Result<Begun, JobError> {
+    let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
+    let refused = |why: &str| {
+        JobError::new(NOT_RESUMABLE, format!("session {id} {why}"))
+            .hint("start a new one without --resume")
+    };
+    let done = session.end.as_ref().map(|e| e.state) == Some(SessionState::Done);
+    if session.begun.kind != SessionKind::ServeCheck || done {
+        return Err(refused("has nothing to resume"));
+    }
+    let config: ServeCheckConfig<serde_json::Value> =
+        serde_json::from_value(session.begun.config.clone())
+            .map_err(|e| refused(&format!("has an unreadable plan: {e}")))?;
+    let mut request = config.request.clone();
+    if request.speculates() {
+        return Err(refused(
+            "compares kinds of speculation, and such a session does not go on",
+        ));
+    }
+    request.runtime = Some(build_of(&session, ports));
+    Ok(Begun {
+        session,
+        request,
+        config,
+    })
+}
+
+impl Begun {
+    /// Model, machine, build and profile must be those it was begun with.
+    fn goes_on_with(&self, checked: &Checked) -> Result<(), JobError> {
+        same_place(&self.session, &checked.place)?;
+        if checked.profile.as_ref().map(|p| p.id) == self.config.profile {
+            return Ok(());
+        }
+        let id = self.session.id;
+        let headline = format!("session {id} checks a profile that another has taken the place of");
+        Err(JobError::new(NOT_RESUMABLE, headline).hint("start a new session"))
+    }
+}
+
+/// The session to measure in: a new one, or the one that goes on, whose plan must be this.
+fn opened<P: Serialize>(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    plan: &P,
+    begun: Option<&Begun>,
+    ports: &Ports,
+) -> Result<i64, Ended> {
+    let Some(Begun {
+        session, config, ..
+    }) = begun
+    else {
+        return self::session(request, checked, plan, ports);
+    };
+    let now = super::install::to_json(&self::config(request, checked, plan)?)?;
+    let then = super::install::to_json(config)?;
+    if now["plan"] != then["plan"] || now["space"] != then["space"] {
+        let headline = format!(
+            "session {} cannot be resumed: what its settings or its plan mean changed since",
+            session.id
+        );
+        return Err(JobError::new("space-changed", headline)
+            .hint("start a new session")
+            .into());
+    }
+    Ok(session.id)
 }
 
 /// The settings named, else the stored profile; several clients can be measured without either.
@@ -246,28 +344,62 @@ pub(super) fn session<P: Serialize>(
     plan: &P,
     ports: &Ports,
 ) -> Result<i64, Ended> {
-    let place = &checked.place;
+    let config = super::install::to_json(&config(request, checked, plan)?)?;
+    let kind = SessionKind::ServeCheck;
+    begin(&checked.place, kind, checked.goal, config, ports)
+}
+
+fn config<P>(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    plan: P,
+) -> Result<ServeCheckConfig<P>, JobError> {
     let of_space = super::settings::of_space(&checked.settings);
-    let space = place
-        .space
-        .digest(of_space.0.iter().map(|(d, v)| (&**d, &**v)));
-    let config = super::install::to_json(&ServeCheckConfig {
+    let settings = of_space.0.iter().map(|(d, v)| (&**d, &**v));
+    let space = checked.place.space.digest(settings);
+    Ok(ServeCheckConfig {
         request: request.clone(),
         plan,
         profile: checked.profile.as_ref().map(|p| p.id),
         space: space.map_err(|e| JobError::new(USAGE, e.to_string()))?,
-    })?;
-    begin(place, SessionKind::ServeCheck, checked.goal, config, ports)
+    })
+}
+
+/// Makes the runs of a method and ends the session with its document; `told` says in it what came of them.
+fn measured<M: Method + Clone>(
+    request: &ServeCheckRequest,
+    checked: &Checked,
+    (plan, objective): (&M, &Objective),
+    session: i64,
+    (ports, context): (&Ports, &mut JobContext),
+    told: impl FnOnce(M::Outcome, &mut AbDocument) -> Result<(), JobError>,
+) -> Result<serde_json::Value, Ended> {
+    let begun = ports.clock.elapsed();
+    let mut bench = Bench::new(ports, &checked.place, objective, session);
+    let mut earlier_secs = 0.0;
+    let driven = driven(&mut bench, plan, checked, &mut earlier_secs, context);
+    let ended = driven.and_then(|outcome| {
+        let took = ports.clock.elapsed().saturating_sub(begun);
+        let overhead = Overhead::new(took, bench.run_secs - earlier_secs);
+        let mut document = document(request, checked, session, overhead);
+        document.primary = objective.primary();
+        told(outcome, &mut document)?;
+        bench.tell_reason(document.verdict, context)?;
+        Ok((super::install::to_json(&document)?, document.verdict))
+    });
+    close(ports, session, ended)
 }
 
 /// Tells what there is to tell, and makes the runs of a method.
-fn drive<M: Method + Clone>(
+fn driven<M: Method + Clone>(
     bench: &mut Bench<'_>,
     plan: &M,
     checked: &Checked,
+    earlier_secs: &mut f64,
     context: &mut JobContext,
 ) -> Result<M::Outcome, Ended> {
     let mut driver: Driver<M> = bench.resume(plan.clone())?;
+    *earlier_secs = bench.run_secs;
     let primary = bench.objective.primary();
     context.started(
         "serve-check",
@@ -275,75 +407,37 @@ fn drive<M: Method + Clone>(
         stage_infos(&driver),
         Some(primary),
     );
+    bench.tell_kept(plan.clone(), context)?;
     bench.tell(&checked.notices, context)?;
     bench.tell_conditions(context)?;
     bench.drive(&mut driver, context)
 }
 
-fn compare(
-    request: &ServeCheckRequest,
-    checked: &Checked,
-    plan: &AbPlan,
-    session: i64,
-    ports: &Ports,
-    context: &mut JobContext,
-) -> Result<serde_json::Value, Ended> {
-    let begun = ports.clock.elapsed();
-    let mut bench = Bench::new(ports, &checked.place, &plan.objective, session);
-    let compared = drive::<AbPlan>(&mut bench, plan, checked, context).and_then(|outcome| {
-        if let Some(failure) = &outcome.failure {
-            let error = JobError::new("arm-failed", outcome.reason.clone());
-            return Err(error.hint(failure.class.advice()).into());
-        }
-        bench.tell_reason(outcome.verdict, context)?;
-        Ok(outcome)
-    });
-    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
-    let ended = compared.and_then(|outcome| {
-        let mut document = document(request, checked, session, overhead);
-        document.primary = plan.objective.primary();
-        document.confirmation = outcome
-            .confirmation
-            .as_ref()
-            .map(report::confirmation_document);
-        document.verdict = outcome.verdict;
-        document.reason.clone_from(&outcome.reason);
-        document
-            .notices
-            .extend(outcome.notices.iter().map(notice_of));
-        Ok((super::install::to_json(&document)?, outcome.verdict))
-    });
-    close(ports, session, ended)
+fn compared(outcome: AbOutcome, document: &mut AbDocument) -> Result<(), JobError> {
+    if let Some(failure) = &outcome.failure {
+        return Err(JobError::new(ARM_FAILED, outcome.reason).hint(failure.class.advice()));
+    }
+    let judged = outcome.confirmation.as_ref();
+    document.confirmation = judged.map(report::confirmation_document);
+    document.verdict = outcome.verdict;
+    document.reason = outcome.reason;
+    document
+        .notices
+        .extend(outcome.notices.iter().map(notice_of));
+    Ok(())
 }
 
-fn together(
-    request: &ServeCheckRequest,
-    checked: &Checked,
-    plan: &ClientsPlan,
-    session: i64,
-    ports: &Ports,
-    context: &mut JobContext,
-) -> Result<serde_json::Value, Ended> {
-    let begun = ports.clock.elapsed();
-    let mut bench = Bench::new(ports, &checked.place, &plan.objective, session);
-    let measured = drive::<ClientsPlan>(&mut bench, plan, checked, context);
-    let overhead = Overhead::new(ports.clock.elapsed().saturating_sub(begun), bench.run_secs);
-    let ended = measured.and_then(|outcome| {
-        if let Some((failure, reason)) = outcome.failure {
-            let error = JobError::new("arm-failed", reason);
-            return Err(error.hint(failure.class.advice()).into());
-        }
-        let mut document = document(request, checked, session, overhead);
-        document.primary = plan.objective.primary();
-        if let Some(live) = &mut document.live {
-            live.clients = outcome.rows;
-        }
-        document
-            .notices
-            .extend(outcome.notices.iter().map(notice_of));
-        Ok((super::install::to_json(&document)?, None::<Verdict>))
-    });
-    close(ports, session, ended)
+fn together(outcome: ClientsOutcome, document: &mut AbDocument) -> Result<(), JobError> {
+    if let Some((failure, reason)) = outcome.failure {
+        return Err(JobError::new(ARM_FAILED, reason).hint(failure.class.advice()));
+    }
+    if let Some(live) = &mut document.live {
+        live.clients = outcome.rows;
+    }
+    document
+        .notices
+        .extend(outcome.notices.iter().map(notice_of));
+    Ok(())
 }
 
 pub(super) fn document(

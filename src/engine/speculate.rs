@@ -14,7 +14,7 @@ use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{JobError, StageInfo, USAGE};
 use super::report::Overhead;
-use super::serve_check::{Checked, ServeCheckRequest, document, session};
+use super::serve_check::{ARM_FAILED, Checked, ServeCheckRequest, document, session};
 use super::tune::close;
 
 /// Runs of one comparison unless told otherwise, for progress: two warm-ups, a pilot and the method's fewest.
@@ -138,7 +138,7 @@ fn every(
     }
     if rows.iter().all(|row| row.verdict.is_none()) {
         let reason = rows.first().map(|row| row.reason.clone());
-        return Err(JobError::new("arm-failed", reason.unwrap_or_default()).into());
+        return Err(JobError::new(ARM_FAILED, reason.unwrap_or_default()).into());
     }
     Ok(rows)
 }

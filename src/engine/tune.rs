@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use crate::domain::fingerprint;
 use crate::domain::search::{SearchSpace, SettingsError, Tuner};
 use crate::domain::server::output::OutputCheck;
 use crate::domain::text::count;
 use crate::domain::types::Verdict;
-use crate::ports::{NewSession, NoticeLevel, Session, SessionEnd, SessionKind, SessionState};
+use crate::ports::{NewSession, Session, SessionEnd, SessionKind, SessionState};
 
 use super::Ports;
 use super::announce::stage_infos;
@@ -16,6 +15,7 @@ use super::measure::Bench;
 use super::message::{JobError, TuneRequest};
 use super::prepare::{self, TuneConfig, Workplace};
 use super::report::{self, Overhead};
+use super::resume::{build_of, same_place};
 
 mod save;
 
@@ -138,43 +138,13 @@ fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig,
     }
     let mut config = config_of(&session)?;
     config.request.save = save;
-    let digest = &session.begun.runtime.digest;
-    let dir = session.begun.runtime.dir.display().to_string();
-    let known = ports
-        .runtimes
-        .list()
-        .into_iter()
-        .find(|r| r.digest == *digest);
-    let runtime = known.map_or(dir, |r| r.dir.display().to_string());
+    let runtime = build_of(&session, ports);
     let device = config.request.device.as_deref();
     let model = &session.begun.model.path;
     let reserve = config.request.memory_reserve;
     let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
     same_space(id, "resumed", &config, &place.space)?;
-    if place.model.digest != session.begun.model.digest {
-        return Err(JobError::new(
-            "model-changed",
-            format!(
-                "session {id} measured another model than {}",
-                model.display()
-            ),
-        )
-        .hint("start a new session")
-        .into());
-    }
-    let changes = fingerprint::diff(&session.begun.fingerprint, &place.fingerprint);
-    if !changes.is_empty() {
-        let fields: Vec<&str> = changes.iter().map(|c| c.field.as_str()).collect();
-        return Err(JobError::new(
-            "fingerprint-changed",
-            format!(
-                "session {id} cannot be resumed: {} changed since",
-                fields.join(", ")
-            ),
-        )
-        .hint("start a new session: what was measured stays in the history")
-        .into());
-    }
+    same_place(&session, &place)?;
     Ok((place, config, id))
 }
 
@@ -222,14 +192,7 @@ fn search(
     let earlier_secs = bench.run_secs;
     let primary = config.plan.objective.primary();
     context.started("tune", Some(session), stage_infos(&tuner), Some(primary));
-    bench.tell_earlier(config.plan.clone(), context)?;
-    if !bench.run_ids.is_empty() {
-        let kept = format!(
-            "goes on after the {} runs kept of session {session}",
-            bench.run_ids.len()
-        );
-        context.notice(NoticeLevel::Info, "resumed", kept);
-    }
+    bench.tell_kept(config.plan.clone(), context)?;
     bench.tell(&config.notices, context)?;
     bench.tell_conditions(context)?;
     let outcome = bench.drive(&mut tuner, context)?;

@@ -232,6 +232,8 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Another Flux is measuring with it, or the folder cannot be written.
     fn begin_measuring(&self) -> PortResult<Measuring>;
+    /// Whether some Flux measures with this data folder now: without one, a session without an end was killed.
+    fn is_measured(&self) -> bool;
     /// Begins a session.
     ///
     /// # Errors
@@ -274,6 +276,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn append_import(&self, at: Timestamp, profile: &SharedProfile) -> PortResult<i64>;
+    /// Removes a profile that came from elsewhere: the file it came from brings it back. `false` where there is none.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn remove_import(&self, import: i64) -> PortResult<bool>;
     /// Ends a session; a cancelled one may be ended again after a resume, and the last end counts.
     ///
     /// # Errors
@@ -434,11 +441,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `last_scan`.
     fn measured_with(&self) -> PortResult<BTreeMap<i64, Measured>>;
-    /// Profiles of a model that came from elsewhere, newest first.
+    /// Profiles that came from elsewhere, newest first; of one model where its digest is given.
     ///
     /// # Errors
     /// As `last_scan`.
-    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>>;
+    fn imports(&self, model_digest: Option<&str>) -> PortResult<Vec<ImportedProfile>>;
     /// The fingerprint a profile or session was stored with, for saying what changed.
     ///
     /// # Errors

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::thread;
 
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, System};
 
 use crate::domain::doctor::is_secret;
 use crate::domain::environment::is_switch;
-use crate::domain::types::{Bytes, Host, RenderNodes};
+use crate::domain::llama_config;
+use crate::domain::types::{Bytes, ConfigReach, Host, LlamaConfig, RenderNodes};
+use crate::owner::llama_config_places;
 
 use crate::system_root::{SystemRoot, file_name, read};
 
@@ -143,6 +146,20 @@ pub(super) fn inherited_env() -> BTreeMap<String, String> {
             value.to_string_lossy().into_owned(),
         )
     }))
+}
+
+/// Settings files that llama.cpp's tools read here: the system's below `root`, the user's where the environment says.
+pub(super) fn llama_configs(root: &SystemRoot) -> Vec<LlamaConfig> {
+    let read = |(reach, path): (ConfigReach, PathBuf)| {
+        let from = match (reach, path.strip_prefix("/")) {
+            (ConfigReach::System, Ok(relative)) => root.path(relative),
+            _ => path.clone(),
+        };
+        // The tools read bytes, too.
+        let text = String::from_utf8_lossy(&std::fs::read(from).ok()?).into_owned();
+        Some(llama_config::read(reach, path, &text))
+    };
+    llama_config_places().into_iter().filter_map(read).collect()
 }
 
 fn llama_variables(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {

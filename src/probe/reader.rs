@@ -37,6 +37,7 @@ impl MachineReader {
             host: self.host(),
             runtimes: Vec::new(),
             inherited_env: host::inherited_env(),
+            llama_configs: host::llama_configs(&self.root),
             simulated: false,
         }
     }

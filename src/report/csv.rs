@@ -10,7 +10,7 @@ use crate::ports::StoredRun;
 /// Columns, in order. Energy is of the line's repetition; sensors are of the run, while its repetitions were timed.
 const HEADER: &str = "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome,\
     joules,package_joules,tokens_per_joule,energy_is_estimate,\
-    power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts";
+    power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts,clients";
 
 /// Every sample of a session's runs. A run without samples has one line with its outcome: nothing is left out.
 pub(super) fn samples(session: i64, runs: &[StoredRun]) -> String {
@@ -22,6 +22,7 @@ pub(super) fn samples(session: i64, runs: &[StoredRun]) -> String {
             .telemetry
             .as_deref()
             .map_or_else(|| ",".repeat(SENSORS.len()), sensors);
+        let tail = format!("{tail},{}", run.planned.clients);
         match &run.run.outcome {
             RunOutcome::Valid { tests } => {
                 for test in tests {
@@ -207,10 +208,10 @@ mod tests {
             samples(5, &runs),
             "session,run,seq,stage,side,settings,test,repetition,ns,tokens_per_second,outcome,\
              joules,package_joules,tokens_per_joule,energy_is_estimate,\
-             power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts\n\
-             5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid,,,,,,,,,,\n\
-             5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid,,,,,,,,,,\n\
-             5,32,1,screening,,graphics-queue=on,,,,,out-of-memory,,,,,,,,,,\n"
+             power_mean_w,power_max_w,core_clock_mean_mhz,temperature_max_c,throttled_pct,doubts,clients\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,1,4000000000,32,valid,,,,,,,,,,,1\n\
+             5,31,0,confirmation,B,graphics-queue=on,tg128,2,3200000000,40,valid,,,,,,,,,,,1\n\
+             5,32,1,screening,,graphics-queue=on,,,,,out-of-memory,,,,,,,,,,,1\n"
         );
     }
 
@@ -252,10 +253,10 @@ mod tests {
             lines,
             [
                 format!(
-                    "{head},1,4000000000,32,valid,64,16,2,false,87.5,121,,,25,\"one, \"\"so\"\"; two\""
+                    "{head},1,4000000000,32,valid,64,16,2,false,87.5,121,,,25,\"one, \"\"so\"\"; two\",1"
                 ),
                 format!(
-                    "{head},2,3200000000,40,valid,512,,0.25,true,87.5,121,,,25,\"one, \"\"so\"\"; two\""
+                    "{head},2,3200000000,40,valid,512,,0.25,true,87.5,121,,,25,\"one, \"\"so\"\"; two\",1"
                 ),
             ]
         );

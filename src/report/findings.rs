@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST, Refusal, Rejection, SearchSpace};
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
-    Metric, capitalised, change, change_with_interval, clean, clients_cells, count, decimals_for,
-    quantity, rate, rate_decimals, refusal_words, sensor_lines, setting_title, settings_words,
-    signed, span, time_saved,
+    Metric, both_arms, capitalised, change, change_with_interval, clean, clients_cells, count,
+    decimals_for, rate, refusal_words, sensor_lines, setting_title, settings_words, signed, span,
+    time_saved,
 };
-use crate::domain::types::{ArmSummary, RawOutput, Run, RunOutcome, Settings, Verdict};
+use crate::domain::types::{RawOutput, Run, RunOutcome, Settings, Verdict};
 use crate::engine::report::{CandidateDocument, ConfirmationDocument, TuneDocument};
 use crate::ports::StoredRun;
 
@@ -186,10 +186,6 @@ pub fn live(story: &Story) -> Vec<LiveLine> {
         let Metric {
             label, comparison, ..
         } = metric;
-        let (a, unit) = quantity(label, comparison.baseline.mean);
-        let (b, _) = quantity(label, comparison.candidate.mean);
-        let decimals = |value, arm: &ArmSummary| rate_decimals(value, arm.cv_pct);
-        let digits = decimals(a, &comparison.baseline).min(decimals(b, &comparison.candidate));
         LiveLine {
             title: match label.as_str() {
                 FIRST_TOKEN => "Time to first token".to_owned(),
@@ -198,7 +194,7 @@ pub fn live(story: &Story) -> Vec<LiveLine> {
                 label => metric_title(label),
             },
             verdict: comparison.verdict,
-            values: format!("{a:.digits$} → {b:.digits$} {unit}"),
+            values: both_arms(label, comparison),
             change: time_saved(label, comparison).map_or_else(
                 || bracketed(comparison.change_pct, comparison.ci95_pct),
                 |(change, interval)| bracketed(change, interval),
@@ -212,6 +208,14 @@ pub fn live(story: &Story) -> Vec<LiveLine> {
 pub fn clients(story: &Story) -> Vec<[String; 6]> {
     match &story.result {
         Outcome::Compared(document) => document.clients().iter().map(clients_cells).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What speculation was worth, where that was measured.
+pub fn speculation(story: &Story) -> Vec<[String; 6]> {
+    match &story.result {
+        Outcome::Compared(document) => document.speculation_lines(),
         _ => Vec::new(),
     }
 }

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::chart::{Align, Table};
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    CLIENTS_TITLES, SPECULATION_TITLES, change, clients_cells, confirmed_words, fate, moment, rate,
-    refusal_words, settings_words, shell_command, span, speculation_cells,
+    CLIENTS_TITLES, SPECULATION_TITLES, arm_words, change, clients_cells, confirmed_words, fate,
+    moment, rate, refusal_words, settings_words, shell_command, span,
 };
 use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
@@ -118,8 +118,8 @@ pub(super) fn speculation(story: &Story) -> String {
         return String::new();
     };
     let mut rows = Table::new(&SPECULATION_TITLES.map(|title| (title, Align::Left)));
-    for row in &live.speculation {
-        rows.row(speculation_cells(row));
+    for row in document.speculation_lines() {
+        rows.row(row);
     }
     section("Speculation", &live.requests(), &table(&rows))
 }
@@ -302,7 +302,7 @@ fn run(run: &StoredRun) -> String {
         "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td>{result}{}</td></tr>\n",
         run.seq + 1,
         text(&format!("{}{side}", run.planned.stage.words())),
-        text(&settings_words(&run.planned.settings)),
+        text(&arm_words(&run.planned)),
         text(&span(run.run.wall_secs)),
         raw(run)
     )

@@ -193,6 +193,11 @@ impl<'a> Story<'a> {
 
     /// Runs of a confirmation that is not judged yet.
     pub fn open_confirmation(&self) -> Vec<&'a StoredRun> {
+        // Kinds of speculation are judged row by row.
+        if matches!(&self.result, Outcome::Compared(document) if !document.speculation().is_empty())
+        {
+            return Vec::new();
+        }
         let judged: BTreeSet<u32> = self
             .confirmations
             .iter()

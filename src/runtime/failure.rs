@@ -98,10 +98,7 @@ pub fn classify(ended: &Ended) -> Failure {
     let last = last_line(&ended.stderr);
     match (ended.signal, ended.exit_code) {
         // Flux's own kills end with another reason than `Exited`, so this one was the kernel's.
-        (Some(SIGKILL), _) => Failure::new(
-            FailureClass::OutOfMemory,
-            "ended by SIGKILL that Flux did not send: most likely the kernel's out-of-memory killer",
-        ),
+        (Some(SIGKILL), _) => killed(ended.memory_ran_out),
         (Some(signal), _) => Failure::new(
             FailureClass::Crashed,
             format!("ended with {}{last}", signal_name(signal)),
@@ -118,6 +115,28 @@ pub fn classify(ended: &Ended) -> Failure {
             },
         ),
     }
+}
+
+/// Ended by SIGKILL from outside: for memory only where the kernel says so.
+fn killed(memory_ran_out: Option<bool>) -> Failure {
+    let (class, known) = match memory_ran_out {
+        Some(true) => (
+            FailureClass::OutOfMemory,
+            "the kernel ended a process for lack of memory meanwhile",
+        ),
+        Some(false) => (
+            FailureClass::Killed,
+            "the kernel ended nothing for lack of memory meanwhile",
+        ),
+        None => (
+            FailureClass::Killed,
+            "whether for lack of memory this system does not tell",
+        ),
+    };
+    Failure::new(
+        class,
+        format!("ended by SIGKILL, which Flux did not send; {known}"),
+    )
 }
 
 /// May a log of the same failure tell more? Without `-v` a build says "failed to load model" also when memory ran out.
@@ -204,6 +223,7 @@ mod tests {
             reason: EndReason::Exited,
             exit_code: code,
             signal,
+            memory_ran_out: None,
             stdout: String::new(),
             stderr: stderr.to_owned(),
             wall: Duration::ZERO,
@@ -314,8 +334,26 @@ mod tests {
 
     #[test]
     fn without_a_telling_line_the_end_decides() {
-        let killed = classify(&ended(None, Some(9), ""));
-        assert_eq!(killed.class, FailureClass::OutOfMemory);
+        for (memory_ran_out, class, known) in [
+            (
+                Some(true),
+                FailureClass::OutOfMemory,
+                "ended a process for lack of memory",
+            ),
+            (
+                Some(false),
+                FailureClass::Killed,
+                "ended nothing for lack of memory",
+            ),
+            (None, FailureClass::Killed, "does not tell"),
+        ] {
+            let killed = classify(&Ended {
+                memory_ran_out,
+                ..ended(None, Some(9), "")
+            });
+            assert_eq!(killed.class, class);
+            assert!(killed.detail.contains(known), "{killed}");
+        }
         let crashed = classify(&ended(None, Some(11), "some line\n"));
         assert_eq!(crashed.class, FailureClass::Crashed);
         assert_eq!(crashed.detail, "ended with SIGSEGV: some line");

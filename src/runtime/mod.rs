@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod catalog;
+mod config;
 pub mod digest;
 pub mod failure;
 pub mod identify;

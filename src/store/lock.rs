@@ -47,6 +47,17 @@ impl MeasureLock {
     }
 }
 
+/// Whether a Flux measures with `data_dir` now.
+pub(super) fn is_held(data_dir: &Path) -> bool {
+    let Ok(file) = File::open(data_dir.join(FILE)) else {
+        return false;
+    };
+    // Who ends by itself leaves it empty: only after a Flux that was killed the lock has to be asked for, shared, so that it
+    // is in nobody's way but of one who takes it in the same moment.
+    let is_empty = file.metadata().is_ok_and(|m| m.len() == 0);
+    !is_empty && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
 impl Drop for MeasureLock {
     fn drop(&mut self) {
         // The next holder must not be shown under this process id while it writes its own. Unlocked by name: a child

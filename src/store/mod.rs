@@ -149,6 +149,11 @@ impl Store for SqliteStore {
         Ok(Measuring(Box::new(MeasureLock::acquire(data_dir)?)))
     }
 
+    fn is_measured(&self) -> bool {
+        let data_dir = self.opened.path.parent();
+        data_dir.is_some_and(lock::is_held)
+    }
+
     fn begin_session(&self, session: &NewSession) -> PortResult<i64> {
         let session = session.clone();
         self.write(move |tx| write::session(tx, &session))
@@ -320,8 +325,12 @@ impl Store for SqliteStore {
         self.write(move |tx| imports::append(tx, at, &profile))
     }
 
-    fn imports(&self, model_digest: &str) -> PortResult<Vec<ImportedProfile>> {
-        self.read(|c| imports::of_model(c, model_digest))
+    fn remove_import(&self, import: i64) -> PortResult<bool> {
+        self.write(move |tx| imports::remove(tx, import))
+    }
+
+    fn imports(&self, model_digest: Option<&str>) -> PortResult<Vec<ImportedProfile>> {
+        self.read(|c| imports::list(c, model_digest))
     }
 
     fn confirmation_of(&self, profile: i64) -> PortResult<Option<StoredVerdict>> {

@@ -105,6 +105,7 @@ pub(super) fn parts_of(bytes: &[u8], from: i64) -> impl Iterator<Item = (i64, f6
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::FileFailurePersistence;
 
     use super::*;
 
@@ -152,6 +153,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_failure_persistence(FileFailurePersistence::WithSource("seeds")))]
+
         #[test]
         fn every_bit_comes_back(
             stretch in -1_000_000..20_000_000_i64,

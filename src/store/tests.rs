@@ -190,7 +190,7 @@ fn ask_everything(store: &SqliteStore, id: i64) {
     store.verdicts(id).unwrap();
     store.profiles().unwrap();
     store.measured_with().unwrap();
-    store.imports("ab").unwrap();
+    store.imports(Some("ab")).unwrap();
     store.fingerprint("ab").unwrap();
     store.introductions(1).unwrap();
     store.confirmation_of(1).unwrap();

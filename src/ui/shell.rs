@@ -414,11 +414,11 @@ fn toast_ui(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
             {
                 state.toast = None;
             }
-            if let Some(session) = toast.undo
+            if let Some(undo) = toast.undo
                 && ui.add(Press::new("Undo").icon(Icon::Undo)).clicked()
             {
                 state.toast = None;
-                pages::history::set_deleted(state, cx.link, session, false);
+                pages::history::bring_back(state, cx.link, undo);
             }
         });
     });

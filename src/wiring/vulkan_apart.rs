@@ -266,6 +266,7 @@ mod tests {
             reason,
             exit_code: signal.is_none().then_some(0),
             signal,
+            memory_ran_out: None,
             stdout: stdout.to_owned(),
             stderr: String::new(),
             wall: Duration::ZERO,

@@ -58,7 +58,6 @@ pub fn request(fake: &FakeRuntime) -> RunRequest {
         live: LiveAsk {
             seed: 1,
             text: flux::domain::types::TextKind::Words,
-            is_text: true,
             clients: 1,
             model_bytes: Bytes(1),
         },

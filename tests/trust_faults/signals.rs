@@ -9,6 +9,32 @@ use super::running_tune::{ONLY, Running, nothing_survives, result_of, unbroken};
 /// Milliseconds of one repetition: a signal then comes in the middle of a run.
 const REPETITION: &str = "sleep_ms_per_rep = 8\n";
 
+#[test]
+fn a_session_is_killed_when_nobody_measures_any_more() {
+    let bed = Bed::new(&(REPETITION.to_owned() + FLASH_WINS));
+    let mut running = Running::start(&mut bed.tune(ONLY));
+    running.hear_of("  run 2");
+    let told = |args: &[&str]| {
+        let output = bed.flux(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(told(&["history"]).contains("running or killed"));
+    assert!(told(&["show", "1"]).contains("Ended: running or killed"));
+    let measuring =
+        |bed: &Bed| document(&mut bed.flux(&["history", "--json"]))["measuring"].clone();
+    assert_eq!(measuring(&bed), true);
+    running.signal(Signal::KILL);
+    running.end();
+    assert_eq!(measuring(&bed), false);
+    let listed = told(&["history"]);
+    assert!(
+        listed.trim_end().ends_with("  killed") && !listed.contains("running"),
+        "{listed}"
+    );
+    assert!(told(&["show", "1"]).contains("Ended: killed"));
+    nothing_survives(&bed);
+}
+
 /// Sends signals while a run goes on; every one but the last after the word that answers the one before.
 fn cancelled(signals: &[Signal], said: &str) {
     let bed = Bed::new(&(REPETITION.to_owned() + FLASH_WINS));

@@ -33,7 +33,14 @@ pub struct Export {
 #[derive(Debug, Args)]
 pub struct Import {
     /// File with the profile, - for stdin
-    pub file: PathBuf,
+    #[arg(required_unless_present_any = ["list", "undo"])]
+    pub file: Option<PathBuf>,
+    /// Show what was imported instead
+    #[arg(long, conflicts_with = "file")]
+    pub list: bool,
+    /// Forget an import instead: its number, as --list shows it
+    #[arg(long, value_name = "N", conflicts_with_all = ["file", "list"])]
+    pub undo: Option<i64>,
 }
 
 /// Formats of `flux export`.

@@ -14,8 +14,8 @@ use super::{GoalArg, MAX_COUNT};
 #[derive(Debug, Args)]
 pub struct ServeCheck {
     /// Model file
-    #[arg(short, long, value_name = "FILE")]
-    pub model: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "resume")]
+    pub model: Option<PathBuf>,
     /// Settings to check instead of the stored profile: "flash-attn=on ubatch=1024"
     #[arg(long, value_name = "SETTINGS")]
     pub settings: Option<String>,
@@ -52,4 +52,14 @@ pub struct ServeCheck {
     /// Check a profile that was measured on another fingerprint
     #[arg(long)]
     pub stale_ok: bool,
+    /// Go on with a check: this session, or the last that did not end
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, conflicts_with_all = [
+        "settings", "runtime", "device", "goal", "prompt_tokens", "gen_tokens", "reps", "processes", "clients",
+        "speculate", "draft", "stale_ok",
+    ])]
+    #[expect(
+        clippy::option_option,
+        reason = "absent, given bare, given with a value: clap's own way"
+    )]
+    pub resume: Option<Option<i64>>,
 }

@@ -18,7 +18,7 @@ use super::tune::Said;
 /// As the job.
 pub fn run(args: Ab, place: &Place, output: &Output) -> CliResult {
     let ports = place.measure(&MachineArg { machine: None }, output)?;
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let workload = args.workload;
     let request = AbRequest {
         model: args.model,

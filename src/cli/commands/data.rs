@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use serde_json::json;
 
 use crate::cli::args::{Compact, Data, DataAction, MachineArg};
-use crate::cli::error::{CliError, CliResult};
+use crate::cli::error::{CliError, CliResult, Kept};
 use crate::cli::output::{Output, print, print_json, say};
 use crate::cli::render::data;
 use crate::domain::types::Timestamp;
@@ -85,6 +85,6 @@ fn ask(found: &Erasable, days: u32) -> CliResult {
     io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "yes" => Ok(()),
-        _ => Err(CliError::Cancelled),
+        _ => Err(CliError::Cancelled(Kept::default())),
     }
 }

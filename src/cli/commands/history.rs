@@ -19,9 +19,14 @@ use super::open::Place;
 /// # Errors
 /// The database cannot be read.
 pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
-    let sessions = place.look_back(output)?.store.sessions(args.limit)?;
-    let document = json!({ "schema": 1, "sessions": sessions });
-    output.print_either(&document, || history::list(&sessions, output.style))
+    let store = place.look_back(output)?.store;
+    // Asked first: a session that ends meanwhile has its end.
+    let is_measured = store.is_measured();
+    let sessions = store.sessions(args.limit)?;
+    let document = json!({ "schema": 1, "measuring": is_measured, "sessions": sessions });
+    output.print_either(&document, || {
+        history::list(&sessions, is_measured, output.style)
+    })
 }
 
 /// Shows a session.
@@ -29,9 +34,11 @@ pub fn list(args: &History, place: &Place, output: &Output) -> CliResult {
 /// # Errors
 /// There is none of that number; the database cannot be read.
 pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
-    let evidence = evidence(args.id, &place.look_back(output)?)?;
+    let ports = place.look_back(output)?;
+    let is_measured = ports.store.is_measured();
+    let evidence = evidence(args.id, &ports)?;
     output.print_either(&evidence, || {
-        session::show(&evidence, output.verbose, output.style)
+        session::show(&evidence, is_measured, output.verbose, output.style)
     })
 }
 
@@ -63,6 +70,13 @@ pub fn export(args: &Export, place: &Place, output: &Output) -> CliResult {
         return Err(CliError::usage(
             "--port goes with a format that starts a server",
         ));
+    }
+    let is_json = matches!(args.format.into(), Format::Json | Format::Profile);
+    if output.json && args.output.is_none() && !is_json {
+        return Err(
+            CliError::usage("--json and this format both want standard output")
+                .hint("give the format a file: -o FILE"),
+        );
     }
     let evidence = evidence(args.id, &place.look_back(output)?)?;
     let paths = if args.redact {

@@ -26,7 +26,7 @@ pub fn run(args: args::Lab, place: &Place, output: &Output) -> CliResult {
         quick: args.quick,
         largest: args.largest_mib.map_or(usual.largest, Bytes::mib),
     };
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let document: LabDocument = serde_json::from_value(jobs.run(Command::Lab(asked), output)?)?;
     output.print_either(&document, || full(&document, output.style))
 }

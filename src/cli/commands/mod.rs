@@ -21,7 +21,7 @@ mod serve_check;
 mod tune;
 
 use super::args::{Action, Cli};
-use super::error::CliResult;
+use super::error::{CliError, CliResult};
 use super::output::{Output, print_json};
 use crate::wiring;
 
@@ -32,6 +32,12 @@ use crate::wiring;
 pub fn run(cli: Cli, output: &Output) -> CliResult {
     let place = open::Place::new(cli.global.data_dir);
     let Some(action) = cli.command else {
+        if output.json {
+            return Err(CliError::usage(
+                "--json goes with a command: the desktop app prints nothing",
+            )
+            .hint("`flux help` lists the commands"));
+        }
         return desktop::run(&place);
     };
     match action {

@@ -50,7 +50,7 @@ pub fn make(action: ModelAction, place: &Place, output: &Output) -> CliResult {
     } = action;
     let ports = place.look(output)?;
     known_shape(&shape, &ports)?;
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let request = SynthRequest {
         shape,
         output: file,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crossbeam_channel::{after, never, select};
 
 use crate::cli::args::Monitor;
-use crate::cli::error::{CliError, CliResult};
-use crate::cli::output::{Output, say};
+use crate::cli::error::{CliError, CliResult, Kept};
+use crate::cli::output::{self, Output, say};
 use crate::cli::render::monitor::{Names, View, csv_head, csv_lines, json_line};
 use crate::cli::signals;
 use crate::domain::machine;
@@ -38,7 +38,7 @@ pub fn run(args: &Monitor, place: &Place, output: &Output) -> CliResult {
     }
     let ports = place.look(output)?;
     let mut shown = Shown::new(args, csv_on_stdout, names(&ports), output)?;
-    let requests = signals::listen()?;
+    let requests = signals::listen();
     let (mut engine, _events) = Engine::new(ports);
     let ticks = engine.watch(Duration::from_millis(args.interval), false)?;
     let enough = args
@@ -65,7 +65,7 @@ pub fn run(args: &Monitor, place: &Place, output: &Output) -> CliResult {
     }
     shown.end()?;
     if ended_by_user && (args.samples.is_some() || args.seconds.is_some()) {
-        return Err(CliError::Cancelled);
+        return Err(CliError::Cancelled(Kept::default()));
     }
     Ok(())
 }
@@ -114,6 +114,9 @@ impl Shown {
             () if args.csv.is_some() => Mode::Other,
             () => Mode::Lines,
         };
+        if mode == Mode::Json {
+            output::stream();
+        }
         let mut csv: Option<Box<dyn Write>> = match &args.csv {
             None => None,
             Some(_) if csv_on_stdout => Some(Box::new(io::stdout())),

@@ -22,7 +22,7 @@ pub fn run(args: Plan, place: &Place, output: &Output) -> CliResult {
             ));
         }
         let ports = place.measure(&args.machine, output)?;
-        let mut jobs = Jobs::start(ports)?;
+        let mut jobs = Jobs::start(ports);
         let request = Box::new(request(args));
         serde_json::from_value(jobs.run(Command::Plan(request), output)?)?
     } else {

@@ -27,7 +27,7 @@ pub fn run(args: Quickstart, place: &Place, output: &Output) -> CliResult {
         // A wrong path is said before minutes of installing.
         ports.models.inspect(model)?;
     }
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
 
     output.step("1 of 4: this machine");
     let found = scan(jobs.ports());

@@ -1,10 +1,12 @@
 //! `flux report`: a session as one HTML file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use crate::cli::args::Report;
-use crate::cli::error::CliResult;
-use crate::cli::output::{Output, print_file};
+use crate::cli::error::{CliError, CliResult};
+use crate::cli::output::{Output, print_file, print_json};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
 use crate::report;
@@ -16,6 +18,12 @@ use super::open::Place;
 /// # Errors
 /// There is no session of that number; the database cannot be read; the file exists or cannot be written.
 pub fn run(args: &Report, place: &Place, output: &Output) -> CliResult {
+    let is_stdout = args.output.as_deref() == Some(Path::new("-"));
+    if is_stdout && output.json {
+        return Err(
+            CliError::usage("--json and -o - both want standard output").hint("give -o a file")
+        );
+    }
     let evidence = evidence(args.id, &place.look(output)?)?;
     let paths = if args.full_paths {
         report::Paths::Full
@@ -25,10 +33,13 @@ pub fn run(args: &Report, place: &Place, output: &Output) -> CliResult {
     let html = report::html(&evidence, &paths)?;
     let path = args.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(report::Format::Html.file_name(args.id)));
-    if path.as_os_str() == "-" {
+    if is_stdout {
         return print_file(&html);
     }
     report::write(&path, html.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
+    if output.json {
+        print_json(&json!({ "schema": 1, "written": path }))?;
+    }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::Output;
 use crate::cli::render::explain;
 use crate::domain::environment::is_switch;
+use crate::domain::server_args::key_file;
 use crate::domain::text::{Shell, clean};
 use crate::engine::run::{Access, RunPlan, RunRequest, prepare};
 use crate::ports::{Notice, NoticeLevel};
@@ -27,7 +28,8 @@ const API_KEY: &str = "LLAMA_API_KEY";
 pub fn run(args: Run, place: &Place, output: &Output) -> CliResult {
     let ports = place.look(output)?;
     let shell = args.shell.map_or(Shell::native(), Into::into);
-    if let Some(file) = &args.api_key_file {
+    let given = key_file(&args.server_args).map(Path::new);
+    for file in args.api_key_file.as_deref().into_iter().chain(given) {
         check_keys(file, output)?;
     }
     let request = RunRequest {

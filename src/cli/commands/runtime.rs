@@ -37,7 +37,7 @@ pub fn run(action: RuntimeAction, place: &Place, output: &Output) -> CliResult {
         RuntimeAction::Install { backend } => {
             let backend =
                 backend.map_or_else(|| backend_for(&ports.probe.machine()), Backend::from);
-            let mut jobs = Jobs::start(ports)?;
+            let mut jobs = Jobs::start(ports);
             done("Installed", &install(&mut jobs, backend, output)?, output)
         }
     }

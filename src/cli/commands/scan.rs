@@ -49,7 +49,7 @@ fn measure(args: &args::Scan, ports: &Ports, output: &Output) -> CliResult<Bandw
         software: args.software,
         size: args.transfer_mib.map_or(usual.size, Bytes::mib),
     };
-    let mut jobs = Jobs::start(ports.clone())?;
+    let mut jobs = Jobs::start(ports.clone());
     let profile = jobs.run(Command::Bandwidth(asked), output)?;
     Ok(serde_json::from_value(profile)?)
 }

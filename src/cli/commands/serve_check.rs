@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use crate::cli::args::{MachineArg, ServeCheck};
-use crate::cli::error::CliResult;
+use crate::cli::error::{CliError, CliResult};
 use crate::cli::job::Jobs;
 use crate::cli::output::{Output, print, print_json};
 use crate::cli::render::tune;
 use crate::engine::message::Command;
+use crate::engine::resume::resumable;
 use crate::engine::serve_check::ServeCheckRequest;
+use crate::ports::SessionKind;
 
 use super::open::Place;
 use super::tune::Said;
@@ -19,14 +21,23 @@ use super::tune::Said;
 /// As the job.
 pub fn run(args: ServeCheck, place: &Place, output: &Output) -> CliResult {
     let ports = place.measure(&MachineArg { machine: None }, output)?;
-    let mut jobs = Jobs::start(ports)?;
+    let (model, resume) = match args.resume {
+        None => (args.model, None),
+        Some(session) => {
+            let kind = SessionKind::ServeCheck;
+            let (model, session) = resumable(kind, session, args.model, &ports)?;
+            (Some(model), Some(session))
+        }
+    };
+    let model = model.ok_or_else(|| CliError::usage("a model is needed: -m FILE"))?;
+    let mut jobs = Jobs::start(ports);
     let said = Said {
-        model: args.model.clone(),
+        model: model.clone(),
         runtime: args.runtime.clone(),
         data_dir: place.data_dir().map(Path::to_owned),
     };
     let request = ServeCheckRequest {
-        model: args.model,
+        model,
         runtime: args.runtime,
         device: args.device,
         goal: args.goal.map(Into::into),
@@ -39,6 +50,7 @@ pub fn run(args: ServeCheck, place: &Place, output: &Output) -> CliResult {
         clients: args.clients,
         speculate: args.speculate,
         draft: args.draft,
+        resume,
     };
     let document = jobs.run(Command::ServeCheck(request), output)?;
     if output.json {

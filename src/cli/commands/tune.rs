@@ -14,6 +14,7 @@ use crate::engine::Ports;
 use crate::engine::message::{Command, TuneRequest};
 use crate::engine::prepare;
 use crate::engine::resume::resumable;
+use crate::ports::SessionKind;
 
 use super::open::Place;
 
@@ -36,7 +37,7 @@ pub fn run(args: Tune, place: &Place, output: &Output) -> CliResult {
         }
         return output.print_either(&document, || plan::dry_run(&document, output.style));
     }
-    let mut jobs = Jobs::start(ports)?;
+    let mut jobs = Jobs::start(ports);
     let said = Said {
         model: request.model.clone(),
         runtime: request.runtime.clone(),
@@ -85,7 +86,7 @@ fn request(args: Tune, ports: &Ports) -> CliResult<TuneRequest> {
     let (model, resume) = match args.resume {
         None => (args.model, None),
         Some(session) => {
-            let (model, session) = resumable(session, args.model, ports)?;
+            let (model, session) = resumable(SessionKind::Tune, session, args.model, ports)?;
             (Some(model), Some(session))
         }
     };

@@ -8,7 +8,7 @@ use crate::ports::{SessionKind, SessionLine, SessionState};
 use super::table::{Align, Table};
 
 /// The table, or that there is nothing yet.
-pub fn list(sessions: &[SessionLine], style: Style) -> String {
+pub fn list(sessions: &[SessionLine], is_measured: bool, style: Style) -> String {
     if sessions.is_empty() {
         return "No sessions yet. `flux tune -m FILE` makes the first.\n".to_owned();
     }
@@ -35,7 +35,7 @@ pub fn list(sessions: &[SessionLine], style: Style) -> String {
                 _ => session.goal.to_string(),
             },
             session.runs.to_string(),
-            state(session.state).to_owned(),
+            state(session.state, is_measured).to_owned(),
             session
                 .verdict
                 .map_or_else(String::new, |v: Verdict| v.to_string()),
@@ -54,13 +54,14 @@ pub fn kind(kind: SessionKind, simulated: bool) -> String {
     }
 }
 
-/// How it ended, or that it did not.
-pub const fn state(state: Option<SessionState>) -> &'static str {
+/// How it ended, or that it did not; `is_measured` where a Flux measures in this data folder now.
+pub const fn state(state: Option<SessionState>, is_measured: bool) -> &'static str {
     match state {
         Some(SessionState::Done) => "done",
         Some(SessionState::Cancelled) => "cancelled",
         Some(SessionState::Failed) => "failed",
-        None => "running or killed",
+        None if is_measured => "running or killed",
+        None => "killed",
     }
 }
 
@@ -90,7 +91,7 @@ mod tests {
             profile: None,
         };
         assert_eq!(
-            list(&[line], Style::PLAIN),
+            list(&[line], false, Style::PLAIN),
             "Session  Began                 Kind  Model        Runtime  Goal        Runs  State  Verdict\n\
              \x20     7  1970-01-01 00:00 UTC  tune  Gemma\\u{a}3  b11149   generation    34  done   improved\n"
         );

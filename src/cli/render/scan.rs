@@ -239,6 +239,7 @@ mod tests {
             telemetry: vec![],
             runtimes: vec![],
             inherited_env: BTreeMap::from([("GGML_VK_DISABLE_F16".to_owned(), "1".to_owned())]),
+            llama_configs: Vec::new(),
             simulated: true,
         };
         Scan {

@@ -7,13 +7,13 @@ use serde::Deserialize as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::server::speculation::advice;
 use crate::domain::text::{
-    clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase, settings_words,
-    span,
+    arm_words, clean, clean_lines, metrics_of, moment, rate, sensor_lines, settings_phrase,
+    settings_words, span,
 };
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
-use crate::engine::report::LiveDocument;
+use crate::engine::report::{AbDocument, LiveDocument};
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -22,7 +22,7 @@ use super::history::{kind, state};
 use super::table::pairs;
 
 /// The session as text; `raw` adds what every process printed.
-pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
+pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> String {
     let mut text = head(&evidence.session, style);
     if evidence.session.begun.kind == SessionKind::Lab {
         text.push_str(&lab(&evidence.session, style));
@@ -43,7 +43,7 @@ pub fn show(evidence: &Evidence, raw: bool, style: Style) -> String {
     for notice in &evidence.notices {
         let _ = writeln!(text, "  {}", notice_line(notice));
     }
-    text.push_str(&end(evidence, style));
+    text.push_str(&end(evidence, is_measured, style));
     text
 }
 
@@ -98,7 +98,7 @@ fn run(run: &StoredRun) -> String {
         "  run {:>3}, {}{side}: {} [{}]\n",
         run.seq + 1,
         run.planned.stage.words(),
-        settings_words(&run.planned.settings),
+        arm_words(&run.planned),
         span(run.run.wall_secs),
     );
     match &run.run.outcome {
@@ -169,21 +169,24 @@ fn against(verdict: &StoredVerdict) -> String {
 /// What several clients got, or speculation was worth, where that was measured.
 fn clients(session: &Session, style: Style) -> String {
     let result = session.end.as_ref().map(|end| &end.result);
-    let live = result.and_then(|r| LiveDocument::deserialize(r.get("live")?).ok());
-    match live {
-        Some(live) if !live.clients.is_empty() => format!(
-            "\n{}\n{}",
-            style.heading(&format!("Several clients: {}", live.requests())),
-            super::tune::clients(&live.clients, style)
-        ),
-        Some(live) if !live.speculation.is_empty() => format!(
-            "\n{}\n{}  {}\n",
-            style.heading(&format!("Speculation: {}", live.requests())),
-            super::tune::speculation(&live.speculation, style),
-            clean(&advice(&live.speculation))
-        ),
-        _ => String::new(),
+    let Some(document) = result.and_then(|r| AbDocument::deserialize(r).ok()) else {
+        return String::new();
+    };
+    let requests = document.live.as_ref().map(LiveDocument::requests);
+    let heading = |what: &str| {
+        let requests = requests.as_deref().unwrap_or_default();
+        style.heading(&format!("{what}: {requests}"))
+    };
+    if !document.clients().is_empty() {
+        let table = super::tune::clients(document.clients(), style);
+        return format!("\n{}\n{table}", heading("Several clients"));
     }
+    if document.speculation().is_empty() {
+        return String::new();
+    }
+    let table = super::tune::speculation(&document, style);
+    let advice = clean(&advice(document.speculation()));
+    format!("\n{}\n{table}  {advice}\n", heading("Speculation"))
 }
 
 fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
@@ -202,9 +205,9 @@ fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
     text
 }
 
-fn end(evidence: &Evidence, style: Style) -> String {
+fn end(evidence: &Evidence, is_measured: bool, style: Style) -> String {
     let ended = evidence.session.end.as_ref();
-    let word = state(ended.map(|e| e.state));
+    let word = state(ended.map(|e| e.state), is_measured);
     let mut text = format!("\n{} {word}", style.heading("Ended:"));
     if let Some(end) = ended {
         let _ = write!(text, ", {}", moment(end.ended_at));
@@ -255,6 +258,7 @@ pub(crate) mod tests {
             telemetry: vec![],
             runtimes: vec![],
             inherited_env: BTreeMap::new(),
+            llama_configs: Vec::new(),
             simulated: false,
         }
     }
@@ -393,7 +397,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_sample_failure_verdict_notice_and_the_end_are_shown() {
-        let text = show(&evidence(), false, Style::PLAIN);
+        let text = show(&evidence(), false, false, Style::PLAIN);
         for part in [
             "Session 5: tune\n",
             "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 t/s  (32.00 40.00)\n",
@@ -412,7 +416,7 @@ pub(crate) mod tests {
 
     #[test]
     fn raw_output_is_shown_harmlessly_on_request() {
-        let text = show(&evidence(), true, Style::PLAIN);
+        let text = show(&evidence(), false, true, Style::PLAIN);
         assert!(
             text.contains("       stderr | loading\\u{1b}[31m\n       stderr | ready\n"),
             "{text}"

@@ -6,10 +6,9 @@ use std::fmt::Write as _;
 
 use crate::cli::output::{Style, notice_line};
 use crate::domain::search::{BaselineSummary, ClientsRow};
-use crate::domain::server::speculation::SpeculationRow;
 use crate::domain::text::{
     CLIENTS_TITLES, SPECULATION_TITLES, change, clean, clients_cells, confirmed_words, fate, rate,
-    settings_phrase, settings_words, shell_command, speculation_cells,
+    settings_phrase, settings_words, shell_command,
 };
 use crate::engine::report::{
     AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
@@ -94,7 +93,7 @@ pub fn ab_result(document: &AbDocument, context: Context) -> String {
         ),
         evidence(document.confirmation.as_ref(), style),
         clients(document.clients(), style),
-        speculation(document.speculation(), style),
+        speculation(document, style),
         overhead(document.overhead.as_ref(), style),
         every_sample(document.session, context),
     ])
@@ -113,13 +112,14 @@ pub fn clients(rows: &[ClientsRow], style: Style) -> String {
 }
 
 /// What speculation was worth, as a table.
-pub fn speculation(rows: &[SpeculationRow], style: Style) -> String {
+pub fn speculation(document: &AbDocument, style: Style) -> String {
+    let rows = document.speculation_lines();
     if rows.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&SPECULATION_TITLES.map(|title| (title, Align::Left)));
     for row in rows {
-        table.row(speculation_cells(row));
+        table.row(row);
     }
     table.render(2, style)
 }

@@ -206,6 +206,7 @@ mod tests {
             telemetry: vec![],
             runtimes: vec![],
             inherited_env: BTreeMap::new(),
+            llama_configs: Vec::new(),
             simulated: false,
         }
     }

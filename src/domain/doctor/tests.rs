@@ -25,6 +25,7 @@ fn quiet_machine() -> Machine {
         telemetry: vec![],
         runtimes: vec![],
         inherited_env: std::collections::BTreeMap::new(),
+        llama_configs: Vec::new(),
         simulated: false,
     }
 }

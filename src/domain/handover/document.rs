@@ -225,3 +225,108 @@ fn check(settings: &Settings, space: &SearchSpace) -> Result<(), String> {
             .map_err(|e| clean(&e)),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(in crate::domain::handover) fn shared() -> SharedProfile {
+        SharedProfile {
+            schema: 1,
+            kind: KIND.to_owned(),
+            flux_version: "0.1.0".to_owned(),
+            goal: Goal::Generation,
+            settings: Settings::stock()
+                .with("graphics-queue", "on")
+                .with("placement", "ngl=24 ub=512"),
+            confirmed: "Graphics queue on: +68.3 %".to_owned(),
+            created_at: Timestamp(1_000),
+            model: SharedModel {
+                name: "Tiny".to_owned(),
+                digest: "a".repeat(64),
+            },
+            build: Build {
+                number: 11149,
+                commit: "unknown".to_owned(),
+                digest: "b".repeat(64),
+                backends: [Backend::Vulkan].into(),
+            },
+            fingerprint: Fingerprint {
+                hash: "c".repeat(64),
+                fields: vec![("gpu".to_owned(), "1002:6fdf".to_owned())],
+            },
+        }
+    }
+
+    #[test]
+    fn a_document_reads_back_whole() {
+        let written = shared().to_json();
+        assert_eq!(read(&written, SearchSpace::shipped()), Ok(shared()));
+        insta::assert_snapshot!("profile", written);
+    }
+
+    #[test]
+    fn a_document_can_say_nothing_that_flux_could_not_have_chosen() {
+        let of = |change: &dyn Fn(&mut Value)| {
+            let mut value = json!(shared());
+            change(&mut value);
+            read(&value.to_string(), SearchSpace::shipped()).unwrap_err()
+        };
+        for (setting, value) in [
+            ("graphics-queue", "on --api-key x"),
+            ("graphics-queue", "off"),
+            ("graphics-queue", ""),
+            ("ubatch", "1024 threads=4"),
+            ("ubatch", "999999999"),
+            ("LD_PRELOAD", "/tmp/x.so"),
+            ("placement", "ngl=24 --host 0.0.0.0"),
+            ("placement", "fit=1024 --host"),
+            ("placement", "ot=.*=CPU"),
+            ("kv-cache", "q8_0"),
+        ] {
+            let error = of(&|v| v["settings"][setting] = json!(value));
+            assert!(
+                matches!(error, ImportError::Setting(_)),
+                "{setting}={value}: {error}"
+            );
+            assert!(!error.to_string().contains('\n'));
+        }
+        for key in ["args", "env", "server"] {
+            let error = of(&|v| v[key] = json!(["--host", "0.0.0.0"]));
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("unknown field `{key}`")),
+                "{error}"
+            );
+        }
+        let error = of(&|v| v["schema"] = json!(2));
+        assert_eq!(error, ImportError::Newer(2));
+        let error = of(&|v| v["settings"] = json!({}));
+        assert!(error.to_string().ends_with("it has no settings"), "{error}");
+        let error = of(&|v| v["model"]["digest"] = json!("../../etc\u{1b}"));
+        assert!(
+            error.to_string().ends_with(r"../../etc\u{1b} is no digest"),
+            "{error}"
+        );
+        for (text, why) in [
+            ("", "EOF"),
+            ("[1]", "kind"),
+            (
+                "{\"kind\": \"flux-profile\", \"schema\": 1}",
+                "missing field",
+            ),
+        ] {
+            let error = read(text, SearchSpace::shipped()).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let session = json!({"schema": 1, "session": {}, "runs": []}).to_string();
+        let error = read(&session, SearchSpace::shipped()).unwrap_err();
+        assert_eq!(error, ImportError::Session);
+        assert!(error.hint().contains("--format profile"));
+        let error = read(&" ".repeat(2 << 20), SearchSpace::shipped()).unwrap_err();
+        assert!(matches!(error, ImportError::Size(_)));
+    }
+}

@@ -130,8 +130,8 @@ fn fit_kind(
             .map(|(c, value)| (*c, largest_share(&rows, *c, *value)))
             .filter(|(_, share)| *share < IDENTIFYING_SHARE)
             .min_by(|a, b| a.1.total_cmp(&b.1));
-        let lost = kept.iter().map(|(c, _)| *c).chain(weakest.map(|w| w.0));
-        if let Some(leader) = lost.filter_map(|c| leader(c, &rows)).next() {
+        let mut lost = kept.iter().map(|(c, _)| *c).chain(weakest.map(|w| w.0));
+        if let Some(leader) = lost.find_map(|c| leader(c, &rows)) {
             leaders.push(leader);
             unseen.clear();
             continue;

@@ -43,8 +43,6 @@ impl ChatMessage {
 pub enum Prompt {
     /// Text, tokenised by the server.
     Text(String),
-    /// Tokens as they are: the only prompt a model without a tokenizer takes.
-    Tokens(Vec<u32>),
     /// A chat, written out by the model's own template.
     Chat(Vec<ChatMessage>),
 }
@@ -122,7 +120,7 @@ impl CompletionRequest {
     pub const fn path(&self) -> &'static str {
         match self.prompt {
             Prompt::Chat(_) => "/v1/chat/completions",
-            _ => "/completion",
+            Prompt::Text(_) => "/completion",
         }
     }
 
@@ -148,12 +146,8 @@ impl CompletionRequest {
                     body["top_logprobs"] = self.n_probs.into();
                 }
             }
-            plain => {
-                body["prompt"] = match plain {
-                    Prompt::Tokens(tokens) => json!(tokens),
-                    Prompt::Text(text) => json!(text),
-                    Prompt::Chat(_) => Json::Null,
-                };
+            Prompt::Text(text) => {
+                body["prompt"] = text.as_str().into();
                 body["n_predict"] = self.n_predict.into();
                 body["return_tokens"] = true.into();
                 body["n_probs"] = self.n_probs.into();

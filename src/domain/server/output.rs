@@ -312,6 +312,7 @@ pub fn smaller_cache(launch: &Launch) -> Vec<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::FileFailurePersistence;
 
     fn token(id: u32, logprob: f64) -> TokenLogprob {
         TokenLogprob {
@@ -451,6 +452,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_failure_persistence(FileFailurePersistence::WithSource("seeds")))]
+
         #[test]
         fn an_answer_is_itself(noise in prop::collection::vec(-3.0..3.0_f64, ANSWER_TOKENS as usize)) {
             let a: Vec<TokenProbs> = noise.iter().flat_map(|n| answer(*n)).collect();

@@ -230,18 +230,6 @@ pub fn exact_text<E>(
     Ok(None)
 }
 
-/// A prompt of a seed for a model without a tokenizer: ids that every vocabulary has, none of them a special one.
-pub fn token_prompt(seed: u64, target: u32) -> Vec<u32> {
-    /// The first ids are the unknown, the start and the end token.
-    const FIRST: u64 = 3;
-    /// Every vocabulary has the bytes.
-    const IDS: u64 = 200;
-    let mut random = Seeded::new(seed);
-    (0..target)
-        .map(|_| (FIRST + random.next() % IDS) as u32)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,8 +273,6 @@ mod tests {
             .map(|seed| text(seed_of(&[1, seed]), 4)[..6].to_owned())
             .collect();
         assert!(starts.len() > 995, "{}", starts.len());
-        assert_ne!(token_prompt(1, 40), token_prompt(2, 40));
-        assert_eq!(token_prompt(1, 40).len(), 40);
     }
 
     #[test]

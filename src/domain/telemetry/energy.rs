@@ -188,6 +188,7 @@ impl EnergyMeter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::FileFailurePersistence;
 
     use super::*;
 
@@ -339,6 +340,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_failure_persistence(FileFailurePersistence::WithSource("seeds")))]
+
         /// Splitting a window anywhere splits its energy.
         #[test]
         fn energy_adds_up(

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST};
 use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
 
-use super::{capitalised, change_with_interval};
+use super::{capitalised, change_with_interval, rate_decimals};
 
 /// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
 const SMALLEST_P: f64 = 1e-4;
@@ -51,6 +51,15 @@ pub fn effect(comparison: &Comparison) -> String {
         SampleUnit::Runs => format!("{change}, {a} + {b} runs"),
         SampleUnit::Repetitions => format!("{change} over the repetitions of {a} + {b} runs"),
     }
+}
+
+/// Both arms of a metric, no digit more than either carries: `9547 → 8852 ms`.
+pub fn both_arms(label: &str, comparison: &Comparison) -> String {
+    let (a, unit) = quantity(label, comparison.baseline.mean);
+    let (b, _) = quantity(label, comparison.candidate.mean);
+    let decimals = |value, arm: &ArmSummary| rate_decimals(value, arm.cv_pct);
+    let digits = decimals(a, &comparison.baseline).min(decimals(b, &comparison.candidate));
+    format!("{a:.digits$} → {b:.digits$} {unit}")
 }
 
 /// `Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.

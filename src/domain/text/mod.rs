@@ -23,7 +23,7 @@ pub use clients::{CLIENTS_TITLES, clients_cells};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{
-    Metric, effect, metrics_of, quantity, spread, test_line, time_saved, verdict_of,
+    Metric, both_arms, effect, metrics_of, quantity, spread, test_line, time_saved, verdict_of,
 };
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;
@@ -31,7 +31,7 @@ pub use result::{
     NOT_DECIDED, confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence,
     verdict_title,
 };
-pub use settings::{purpose_words, setting_title, settings_phrase, settings_words};
+pub use settings::{arm_words, purpose_words, setting_title, settings_phrase, settings_words};
 pub use shell::{Shell, native_command, shell_command};
 pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
 pub use speculation::{SPECULATION_TITLES, acceptance, speculation_cells};

@@ -1,9 +1,9 @@
 //! Settings in words, by the titles of the search space.
 
 use crate::domain::search::SearchSpace;
-use crate::domain::types::Settings;
+use crate::domain::types::{PlannedRun, Settings, Stage};
 
-use super::{capitalised, clean};
+use super::{capitalised, clean, count};
 
 /// Settings in words: `graphics-queue=on` → `Graphics queue on`; stock is `Stock`.
 pub fn settings_words(settings: &Settings) -> String {
@@ -20,6 +20,15 @@ pub fn settings_phrase(settings: &Settings) -> String {
         format!("{} {}", uncapitalised(&title), clean(value))
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// What a run measured, in words: its settings, and how many clients asked at once where that is what is measured.
+pub fn arm_words(planned: &PlannedRun) -> String {
+    let settings = settings_words(&planned.settings);
+    match planned.stage {
+        Stage::Clients => format!("{settings}, {}", count(planned.clients.into(), "client")),
+        _ => settings,
+    }
 }
 
 /// What a run is for, with its settings in words: `ubatch=256: pp512 2 of 3` → `Micro-batch 256: pp512 2 of 3`.

@@ -2,14 +2,20 @@
 
 use crate::domain::server::speculation::{Acceptance, SpeculationRow};
 
-use super::{clean, count, effect, grouped};
+use super::{both_arms, clean, count, effect, grouped};
 
 /// Titles of the columns of [`speculation_cells`].
-pub const SPECULATION_TITLES: [&str; 5] =
-    ["Speculation", "Text", "Verdict", "Against none", "Guesses"];
+pub const SPECULATION_TITLES: [&str; 6] = [
+    "Speculation",
+    "Text",
+    "Verdict",
+    "Without → with",
+    "Change",
+    "Guesses",
+];
 
-/// A row of the table.
-pub fn speculation_cells(row: &SpeculationRow) -> [String; 5] {
+/// A row of the table; `metric` is the label of what it is judged by.
+pub fn speculation_cells(row: &SpeculationRow, metric: &str) -> [String; 6] {
     let verdict = row
         .verdict
         .map_or_else(|| "not compared".to_owned(), |v| v.to_string());
@@ -17,6 +23,9 @@ pub fn speculation_cells(row: &SpeculationRow) -> [String; 5] {
         clean(&row.kind),
         row.text.words().to_owned(),
         verdict,
+        row.comparison
+            .as_ref()
+            .map_or_else(String::new, |comparison| both_arms(metric, comparison)),
         row.comparison
             .as_ref()
             .map_or_else(|| clean(&row.reason), effect),
@@ -57,14 +66,18 @@ mod tests {
             "ngram-mod",
             "code",
             "not compared",
+            "",
             "arm B does not run",
             "61 % of 1,234 drafted tokens accepted",
         ];
-        assert_eq!(speculation_cells(&row), cells);
+        assert_eq!(speculation_cells(&row, "tg64"), cells);
         row.acceptance = Acceptance {
             requests: 1,
             ..Acceptance::default()
         };
-        assert_eq!(speculation_cells(&row)[4], "nothing drafted in 1 request");
+        assert_eq!(
+            speculation_cells(&row, "tg64")[5],
+            "nothing drafted in 1 request"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -334,9 +335,35 @@ pub struct Machine {
     /// Inherited variables that would change a stock run (`GGML_*`, `LLAMA_*`): shown, and removed from every child.
     #[serde(default)]
     pub inherited_env: BTreeMap<String, String>,
+    /// Settings files that llama.cpp's tools read here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub llama_configs: Vec<LlamaConfig>,
     /// The readings come from an exported machine, not from this one.
     #[serde(default)]
     pub simulated: bool,
+}
+
+/// Whom a settings file of llama.cpp's is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigReach {
+    /// Everybody on this machine.
+    System,
+    /// This user.
+    User,
+}
+
+/// A settings file that llama.cpp's tools read at their start. Its values are not kept: a key may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LlamaConfig {
+    /// For whom.
+    pub reach: ConfigReach,
+    /// The file.
+    pub path: PathBuf,
+    /// What it sets for every tool, in the order of its sections.
+    pub keys: Vec<String>,
+    /// The line that llama.cpp stops at, from 1.
+    pub bad_line: Option<u32>,
 }
 
 impl Machine {

@@ -26,6 +26,8 @@ pub enum FailureClass {
     CrashAtExit,
     /// Ended by a signal before finishing.
     Crashed,
+    /// Ended by a signal that somebody sent.
+    Killed,
     /// Ended with a non-zero status.
     ExitStatus,
     /// Ran past its time limit.
@@ -78,6 +80,7 @@ impl FailureClass {
             Self::InvalidArgument => "argument refused",
             Self::CrashAtExit => "crash at exit",
             Self::Crashed => "crashed",
+            Self::Killed => "killed from outside",
             Self::ExitStatus => "ended with an error",
             Self::TimedOut => "timed out",
             Self::NoResults => "no results",
@@ -116,6 +119,9 @@ impl FailureClass {
             Self::TimedOut => "raise --time-limit per run, or choose a smaller model",
             Self::Crashed | Self::ExitStatus | Self::NoResults => {
                 "read the last lines of its log in `flux show`"
+            }
+            Self::Killed => {
+                "look for who ended it: another user, a service manager, a memory guard such as systemd-oomd"
             }
             Self::Unparsable => "this build's output is not llama-bench's: choose another build",
             Self::InvalidSample => "repeat; if it stays, this setting does not work here",

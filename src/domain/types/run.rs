@@ -120,8 +120,6 @@ impl TextKind {
 pub struct LiveAsk {
     /// Seed of the prompts: no two runs share one.
     pub seed: u64,
-    /// Prompts are text, written out by the model's chat template; without a tokenizer they are tokens.
-    pub is_text: bool,
     /// What text.
     pub text: TextKind,
     /// Clients that ask at the same time.

@@ -25,7 +25,7 @@ use crate::domain::placement::pool::pooled;
 use crate::domain::placement::words;
 use crate::domain::search::plan;
 use crate::domain::types::{Bytes, Fingerprint, Goal, Machine, RequestShape, Runtime, TestSpec};
-use crate::ports::{Notice, NoticeLevel};
+use crate::ports::Notice;
 
 use super::message::{JobError, USAGE};
 use super::{Ports, bandwidth};
@@ -163,35 +163,27 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
             .hint("plan for another goal, then `flux tune --goal energy` on what it chose"));
     }
     let layout = ports.models.layout(&request.model)?;
-    let mut machine = ports.probe.machine();
+    let exported = ports.probe.machine();
     let mut runtime = runtime(request, ports)?;
     if let Some(build) = runtime.as_mut().filter(|_| !request.rpc.is_empty()) {
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
-    let mut notices = info_all("layout", &layout.notices);
-    let exported = machine.clone();
-    machine.runtimes = runtime.iter().cloned().collect();
+    let machine = Machine {
+        runtimes: runtime.iter().cloned().collect(),
+        ..exported.clone()
+    };
     let key = fingerprint(&machine, runtime.as_ref());
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
     let beside = evidence::beside_buffers(&own);
-    let mut memories = memories::memories(
-        &exported,
-        runtime.as_ref(),
-        request,
-        beside.unwrap_or_default(),
-    )?;
+    let mut notices = info_all("layout", &layout.notices);
     notices.extend(beside.and_then(|taken| notices::beside(taken, request)));
+    let beside = beside.unwrap_or_default();
+    let mut memories = memories::memories(&exported, runtime.as_ref(), request, beside)?;
     if let Some(projector) = ports.models.projector(&request.model) {
         let said = memories::make_room(&mut memories, &projector);
         notices.extend(info_all("projector", &[said]));
     }
-    if !request.rpc.is_empty() {
-        notices.push(Notice {
-            level: NoticeLevel::Warning,
-            code: "rpc-trust".to_owned(),
-            text: RPC_TRUST.to_owned(),
-        });
-    }
+    notices.extend(notices::trust(request));
     let profile = bandwidth::stored(ports, &fingerprint(&machine, None))?;
     let profile = profile.filter(|_| !machine.simulated);
     let windows = machine.host.os.to_ascii_lowercase().contains("windows");

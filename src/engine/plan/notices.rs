@@ -6,7 +6,7 @@ use crate::domain::placement::memory::Difference;
 use crate::domain::types::{Bytes, Machine, TestSamples};
 use crate::ports::{Notice, NoticeLevel};
 
-use super::{PlanRequest, memories};
+use super::{PlanRequest, RPC_TRUST, memories};
 
 /// A context longer than the model was made for.
 pub(super) fn beyond(request: &PlanRequest, layout: &ModelLayout) -> Option<Notice> {
@@ -17,6 +17,15 @@ pub(super) fn beyond(request: &PlanRequest, layout: &ModelLayout) -> Option<Noti
         text: format!(
             "{asked} tokens of context are more than the {longest} this model was made for"
         ),
+    })
+}
+
+/// Whoever reaches an RPC server can use it.
+pub(super) fn trust(request: &PlanRequest) -> Option<Notice> {
+    (!request.rpc.is_empty()).then(|| Notice {
+        level: NoticeLevel::Warning,
+        code: "rpc-trust".to_owned(),
+        text: RPC_TRUST.to_owned(),
     })
 }
 

@@ -338,6 +338,12 @@ impl AbDocument {
         self.live.as_ref().map_or(&[], |live| &live.speculation)
     }
 
+    /// The same as a table.
+    pub fn speculation_lines(&self) -> Vec<[String; 6]> {
+        let cells = |row| text::speculation_cells(row, &self.primary);
+        self.speculation().iter().map(cells).collect()
+    }
+
     /// The goal's comparison.
     pub fn comparison(&self) -> Option<&Comparison> {
         self.confirmation.as_ref()?.primary(&self.primary)

@@ -1,7 +1,10 @@
 //! Who may use the server that `flux run` starts, and what the user's own arguments change.
 
-use crate::domain::server_args::{LOOPBACK, checked_host, contradictions, reached_by};
-use crate::domain::types::Launch;
+use crate::domain::doctor::settings_file;
+use crate::domain::server_args::{
+    LOOPBACK, check_address, checked_host, contradictions, reached_by,
+};
+use crate::domain::types::{Launch, LlamaConfig};
 use crate::engine::message::{JobError, USAGE};
 use crate::ports::{Notice, NoticeLevel};
 
@@ -21,6 +24,9 @@ pub(super) fn arguments(request: &RunRequest) -> Result<Vec<String>, JobError> {
             JobError::new(USAGE, "--host is given twice, before and after the --")
                 .hint("leave out the second"),
         );
+    }
+    if let Some(host) = &access.host {
+        check_address(host).map_err(|e| JobError::new(USAGE, e.to_string()).hint(e.hint()))?;
     }
     let mut args = Vec::new();
     if given.is_none() {
@@ -55,6 +61,13 @@ pub(super) fn contradicted(request: &RunRequest, launch: &Launch) -> Vec<Notice>
     contradictions(&launch.args, &request.extra)
         .into_iter()
         .map(|text| warning("overrides-profile", text))
+        .collect()
+}
+
+/// Settings files that the server reads beside its arguments, which win where both speak.
+pub(super) fn also_read(configs: &[LlamaConfig]) -> Vec<Notice> {
+    let told = configs.iter().filter_map(settings_file);
+    told.map(|found| warning("llama-config", found.title))
         .collect()
 }
 

@@ -15,8 +15,13 @@ use super::{config_of, no_session, same_space};
 /// Stores the winner of a search that ended `improved`; the profile there is already, where it was stored before.
 ///
 /// # Errors
-/// There is no such session, it has no winner, or the store cannot be read or written.
-pub fn save_profile(session: i64, ports: &Ports) -> Result<Profile, JobError> {
+/// There is no such session, it has no winner, or the store cannot be read or written; cancelled during an output check
+/// that was never made.
+pub fn save_profile(
+    session: i64,
+    ports: &Ports,
+    cancel: &CancelToken,
+) -> Result<Profile, JobError> {
     let found = ports
         .store
         .session(session)?
@@ -32,7 +37,7 @@ pub fn save_profile(session: i64, ports: &Ports) -> Result<Profile, JobError> {
     };
     same_space(session, "saved", &config, &place.space)?;
     let winner = outcome.winner.as_ref().ok_or_else(|| no_winner(session))?;
-    let output = output(&found, winner, &place, ports)?;
+    let output = output(&found, winner, &place, ports, cancel)?;
     if !output.passes() {
         tell_document(found, ports, |document| {
             document.saveable = false;
@@ -60,6 +65,7 @@ fn output(
     winner: &Settings,
     place: &Workplace,
     ports: &Ports,
+    cancel: &CancelToken,
 ) -> Result<OutputCheck, JobError> {
     let stored = session.end.as_ref().and_then(|end| {
         let document = serde_json::from_value::<TuneDocument>(end.result.clone());
@@ -69,7 +75,7 @@ fn output(
         return Ok(output);
     }
     let _measuring = ports.store.begin_measuring()?;
-    let made = check(place, winner, ports, &CancelToken::new(), &mut |_, _, _| {})?;
+    let made = check(place, winner, ports, cancel, &mut |_, _, _| {})?;
     made.ok_or_else(|| {
         JobError::new(
             "cancelled",

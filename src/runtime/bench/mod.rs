@@ -13,9 +13,10 @@ use crate::domain::types::{
     BufferUse, Failure, FailureClass, RawOutput, Run, RunOutcome, RunProgress, RunRequest,
 };
 use crate::ports::{CancelToken, Clock, Runner};
+use crate::runtime::config::llama_spec;
 use crate::runtime::failure::is_vague;
 use crate::runtime::log::{LogFacts, LogReader};
-use crate::runtime::process::{self, EndReason, Ended, Event, Flow, Spec, Stream};
+use crate::runtime::process::{self, EndReason, Ended, Event, Flow, Stream};
 
 use pace::Pace;
 
@@ -50,9 +51,8 @@ impl BenchRunner {
             Ok(plan) => plan,
             Err(failure) => return Attempt::failed(RawOutput::default(), failure),
         };
-        let mut spec = Spec::new(bench);
+        let mut spec = llama_spec(bench, request.runtime.environment(&request.launch.env));
         spec.args = plan.args;
-        spec.env = request.runtime.environment(&request.launch.env);
         spec.time_limit = Some(limit(request.time_limit_secs));
         let raw = RawOutput {
             argv: spec.argv(),

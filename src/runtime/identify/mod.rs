@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use crate::domain::types::{Backend, Runtime, RuntimeOrigin};
 use crate::ports::{CancelToken, PortError, PortResult};
+use crate::runtime::config::llama_spec;
 use crate::runtime::digest;
-use crate::runtime::process::{EndReason, Ended, Flow, Spec, run};
+use crate::runtime::process::{EndReason, Ended, Flow, run};
 
 pub(super) use drivers::driver_stamp;
 use naming::{library_backend, proposed_name};
@@ -222,9 +223,8 @@ impl Program {
 }
 
 fn ask(program: &Path, args: &[OsString], env: &BTreeMap<String, String>) -> PortResult<Ended> {
-    let mut spec = Spec::new(program);
+    let mut spec = llama_spec(program, env.clone());
     spec.args = args.to_vec();
-    spec.env.clone_from(env);
     spec.time_limit = Some(ASK_LIMIT);
     let mut tries = 0;
     let ended = loop {

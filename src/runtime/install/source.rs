@@ -442,6 +442,7 @@ mod tests {
             reason: EndReason::Exited,
             exit_code: Some(1),
             signal: None,
+            memory_ran_out: None,
             stdout: stdout.to_owned(),
             stderr: stderr.to_owned(),
             wall: Duration::ZERO,

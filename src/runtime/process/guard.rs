@@ -67,6 +67,8 @@ impl Guard {
         let mut command = Command::new(&self.flux);
         command
             .args([CHILD_GUARD, &Family::of_this_process()])
+            // It needs nothing of what Flux was started with, and marks nobody as a child of it.
+            .env_clear()
             .current_dir("/")
             // What a terminal sends to Flux is not for it.
             .process_group(0)

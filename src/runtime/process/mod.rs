@@ -8,6 +8,7 @@ mod family;
 mod group;
 #[cfg(unix)]
 mod guard;
+mod oom;
 mod output;
 mod supervise;
 
@@ -90,6 +91,8 @@ pub struct Ended {
     pub exit_code: Option<i32>,
     /// Signal that ended it (Unix).
     pub signal: Option<i32>,
+    /// The kernel ended a process for lack of memory meanwhile; `None` where it does not tell.
+    pub memory_ran_out: Option<bool>,
     /// Standard output, the middle cut where it was very long; bytes that are not UTF-8 replaced.
     pub stdout: String,
     /// Standard error, likewise.
@@ -117,6 +120,7 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>) -> Flow,
 ) -> io::Result<Ended> {
     let begun = Instant::now();
+    let kills = oom::kills();
     let mut group = Group::spawn(spec.command())?;
     let pipes = group.take_pipes();
     let (mut watcher, [stdout, stderr]) = Watcher::start(group.id(), pipes, watch)?;
@@ -128,6 +132,7 @@ pub fn run(
         reason,
         exit_code: status.code(),
         signal: signal_of(status),
+        memory_ran_out: kills.zip(oom::kills()).map(|(before, now)| now > before),
         stdout: stdout.text(),
         stderr: stderr.text(),
         wall: begun.elapsed(),

@@ -23,6 +23,7 @@ use crate::domain::server::{
 use crate::domain::types::{Bytes, Failure, FailureClass, Launch, RawOutput, Runtime};
 use crate::ports::{CancelMode, CancelToken};
 
+use super::config::llama_spec;
 use super::failure::classify;
 use super::process::{self, Ended, Event, Flow, Spec};
 
@@ -184,7 +185,7 @@ fn spec(request: &ServerRequest<'_>, port: u16) -> Result<Spec, Failure> {
             format!("no llama-server in {}", request.runtime.dir.display()),
         ));
     };
-    let mut spec = Spec::new(program);
+    let mut spec = llama_spec(program, request.runtime.environment(&request.launch.env));
     spec.args = vec!["-m".into(), request.model.into()];
     spec.args
         .extend(request.launch.args.iter().map(OsString::from));
@@ -192,7 +193,6 @@ fn spec(request: &ServerRequest<'_>, port: u16) -> Result<Spec, Failure> {
     spec.args
         .extend(["--host", "127.0.0.1", "--port"].map(OsString::from));
     spec.args.push(port.to_string().into());
-    spec.env = request.runtime.environment(&request.launch.env);
     Ok(spec)
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::domain::server::{
     ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text,
-    requests, seed_of, token_prompt,
+    requests, seed_of,
 };
 use crate::domain::types::{
     BufferUse, Failure, FailureClass, RawOutput, Run, RunOutcome, RunProgress, RunRequest,
@@ -26,6 +26,8 @@ const CONTEXT_MARGIN: u32 = 64;
 const CONTEXT_STEP: u32 = 256;
 /// Tokens of the completion that shows a server to be ready (case C07), before anything is counted.
 const FIRST_ANSWER: u32 = 8;
+/// What it completes: no prompt that is timed begins so.
+const FIRST_PROMPT: &str = "Ready?";
 /// The log level at which buffers are told, one line per buffer and none per token.
 const TELLING: &str = "4";
 
@@ -205,7 +207,7 @@ struct Measuring<'a> {
 impl Measuring<'_> {
     /// Every test, in the order asked for.
     fn all(&mut self, asks: &[LiveRequest]) -> Result<Vec<TestSamples>, Stop> {
-        let prompt = Prompt::Tokens(token_prompt(self.next_seed(), FIRST_ANSWER));
+        let prompt = Prompt::Text(FIRST_PROMPT.to_owned());
         let first = CompletionRequest::new(prompt, FIRST_ANSWER, 0);
         let left = self.left()?;
         let answer = self
@@ -341,11 +343,7 @@ impl Measuring<'_> {
     /// A request that nobody has made before.
     fn fresh(&mut self, ask: &LiveRequest) -> Result<CompletionRequest, Stop> {
         let seed = self.next_seed();
-        let prompt = if self.request.live.is_text {
-            Prompt::Chat(vec![ChatMessage::user(self.text(seed, ask.prompt)?)])
-        } else {
-            Prompt::Tokens(token_prompt(seed, ask.prompt))
-        };
+        let prompt = Prompt::Chat(vec![ChatMessage::user(self.text(seed, ask.prompt)?)]);
         Ok(CompletionRequest::new(prompt, ask.generated, seed as u32))
     }
 

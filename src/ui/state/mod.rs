@@ -9,7 +9,7 @@ use crate::domain::doctor::Finding;
 use crate::domain::types::{ModelInfo, ModelListing, Runtime};
 use crate::engine::message::{Event, JobId};
 use crate::engine::scan::Scan;
-use crate::ports::Notice;
+use crate::ports::{ImportedProfile, Notice};
 
 use super::pages;
 use super::widgets::Loadable;
@@ -62,10 +62,19 @@ pub enum Dialog {
 pub struct Toast {
     /// What was done.
     pub text: String,
-    /// A deleted session that can be brought back.
-    pub undo: Option<i64>,
+    /// What can be brought back.
+    pub undo: Option<Undo>,
     /// It tells of a failure.
     pub failed: bool,
+}
+
+/// Something taken away that can be brought back.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Undo {
+    /// A session, with its profile.
+    Session(i64),
+    /// A profile that came from elsewhere.
+    Import(Box<ImportedProfile>),
 }
 
 /// Everything.

@@ -159,7 +159,11 @@ pub fn bench_output(data: &[u8]) {
             check_memory(model, &placement, &learn::context(&record.raw));
         }
     }
-    let samples: Vec<_> = parsed.records.iter().map(|r| r.samples()).collect();
+    let samples: Vec<_> = parsed
+        .records
+        .iter()
+        .map(flux::domain::bench_record::Record::samples)
+        .collect();
     let _ = learn::usual_threads(&samples);
     assert!(parsed.salvaged().len() >= parsed.records.len());
 }
@@ -229,6 +233,7 @@ pub fn log(data: &[u8]) {
         reason: EndReason::Exited,
         exit_code,
         signal,
+        memory_ran_out: None,
         stdout: said.to_string(),
         stderr: said.to_string(),
         wall: Duration::from_secs(1),
@@ -269,6 +274,7 @@ pub fn search_space(data: &[u8]) {
         features: None,
         software_device: false,
         partial_offload: true,
+        devices: 2,
         physical_cores: Some(8),
         logical_cores: 16,
         bench_flags: space

@@ -21,7 +21,7 @@ use crate::ui::widgets::{
     Card, Press, caption, code, failed, heading, loading_note, muted, verdict_badge,
 };
 
-use super::{export, save, set_deleted};
+use super::{export, save_button, set_deleted};
 
 /// Draws it; `alone` where it has the page for itself.
 pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, id: i64, alone: bool) {
@@ -145,12 +145,8 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &Arc<SessionVie
             tune::go_on(state, cx, view.id, view.model_path.clone(), view.goal);
         }
     }
-    if view.saveable
-        && ui
-            .add(Press::new("Save profile").icon(Icon::Save).primary())
-            .clicked()
-    {
-        save(cx.link, view.id);
+    if view.saveable {
+        save_button(ui, state, cx.link, view.id);
     }
     with_profile(ui, state, cx, view, busy);
     export_menu(ui, cx.link, view.id, view.profile.is_some());

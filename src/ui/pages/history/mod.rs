@@ -14,15 +14,16 @@ use eframe::egui::Ui;
 use jiff::tz::TimeZone;
 
 use crate::domain::text::{changes_words, count, grouped};
+use crate::engine::import::{self, Kept, imports};
 use crate::engine::message::JobError;
 use crate::engine::profiles::{ProfileLine, Standing, profiles};
 use crate::engine::tune::save_profile;
-use crate::ports::{SessionFilter, SessionPage};
+use crate::ports::{CancelMode, CancelToken, ImportedProfile, SessionFilter, SessionPage};
 use crate::report::{self, Format};
 use crate::ui::app::Cx;
 use crate::ui::files::Choice;
 use crate::ui::link::{Link, Worker};
-use crate::ui::state::{AppState, Toast};
+use crate::ui::state::{AppState, Toast, Undo};
 use crate::ui::theme::icons::Icon;
 use crate::ui::widgets::{Loadable, Press, page_header, search_field, segmented};
 
@@ -54,9 +55,21 @@ pub struct State {
     profiles: Loadable<Arc<Vec<ProfileLine>>>,
     /// How often older profiles were asked for.
     older_profiles: usize,
+    imports: Vec<Kept>,
     /// The newest profile of this machine: current or not, and in words.
     newest: Option<(bool, String)>,
     comparing: Option<compare::State>,
+    /// Ends the output check of a profile that is being saved.
+    saving: Option<CancelToken>,
+}
+
+impl Drop for State {
+    /// A window that closes ends what saving started.
+    fn drop(&mut self) {
+        if let Some(saving) = &self.saving {
+            saving.cancel(CancelMode::Now);
+        }
+    }
 }
 
 impl State {
@@ -126,8 +139,15 @@ pub fn ask_profiles(state: &mut AppState, link: &Link) {
     state.history.profiles.ask();
     link.ask(
         Worker::Store,
-        move |ports| profiles(&machine, &runtimes, ports).map(Arc::new),
-        |state, _, lines| {
+        move |ports| {
+            let imports = imports(&machine, &runtimes, ports)?;
+            Ok((Arc::new(profiles(&machine, &runtimes, ports)?), imports))
+        },
+        |state, _, known| {
+            let lines = known.map(|(lines, imports)| {
+                state.history.imports = imports;
+                lines
+            });
             state.history.profiles.answer(lines);
             state.history.newest = state.history.newest_profile().map(|line| {
                 let (current, words) = standing_words(&line.standing);
@@ -173,7 +193,7 @@ pub fn set_deleted(_state: &mut AppState, link: &Link, session: i64, deleted: bo
                     }
                     state.toast = Some(Toast {
                         text: format!("Session {session} is deleted, and its profile with it"),
-                        undo: Some(session),
+                        undo: Some(Undo::Session(session)),
                         failed: false,
                     });
                 }
@@ -185,21 +205,87 @@ pub fn set_deleted(_state: &mut AppState, link: &Link, session: i64, deleted: bo
     );
 }
 
-/// Stores a session's winner as a profile; what shows the session is read again.
-pub fn save(link: &Link, session: i64) {
+/// Forgets an import.
+fn undo_import(link: &Link, import: ImportedProfile) {
     link.ask(
         Worker::Store,
-        move |ports| save_profile(session, ports),
-        |state, link, saved| match saved {
-            Ok(profile) => {
-                state.say(format!(
-                    "Saved as profile {}: `flux run` and Run server use it from now on",
-                    profile.id
-                ));
-                tune::read_again(state, link, profile.session);
-                refresh(state, link);
+        move |ports| import::undo(import.id, ports).map(|()| import),
+        |state, link, done| {
+            match done {
+                Ok(import) => {
+                    state.toast = Some(Toast {
+                        text: format!("Import {} is forgotten", import.id),
+                        undo: Some(Undo::Import(Box::new(import))),
+                        failed: false,
+                    });
+                }
+                Err(error) => state.complain(error.headline),
             }
-            Err(error) => state.complain(error.headline),
+            ask_profiles(state, link);
+        },
+    );
+}
+
+/// Brings back what was taken away.
+pub fn bring_back(state: &mut AppState, link: &Link, undo: Undo) {
+    match undo {
+        Undo::Session(session) => set_deleted(state, link, session, false),
+        Undo::Import(import) => link.ask(
+            Worker::Store,
+            move |ports| {
+                ports
+                    .store
+                    .append_import(import.imported_at, &import.profile)
+            },
+            |state, link, done| {
+                match done {
+                    Ok(id) => state.say(format!("Import {id} is back")),
+                    Err(error) => state.complain(error.headline),
+                }
+                ask_profiles(state, link);
+            },
+        ),
+    }
+}
+
+/// Saves a session's winner, or ends the check that saving it waits for.
+pub fn save_button(ui: &mut Ui, state: &mut AppState, link: &Link, session: i64) {
+    if let Some(saving) = &state.history.saving {
+        // Of this session or another: servers answer, and nothing is measured beside them.
+        let stop = Press::new("Stop saving").icon(Icon::Stop);
+        let told = "Stock and the winner answer the same prompts before a profile is saved";
+        if ui.add(stop.tooltip(told)).clicked() {
+            saving.cancel(CancelMode::Now);
+        }
+        return;
+    }
+    let press = Press::new("Save profile").icon(Icon::Save).primary();
+    if ui.add(press).clicked() {
+        save(state, link, session);
+    }
+}
+
+/// Stores a session's winner as a profile; what shows the session is read again. Where its output was never compared,
+/// servers answer first: that takes its time, and can be cancelled.
+fn save(state: &mut AppState, link: &Link, session: i64) {
+    let cancel = CancelToken::new();
+    state.history.saving = Some(cancel.clone());
+    link.ask(
+        Worker::System,
+        move |ports| save_profile(session, ports, &cancel),
+        |state, link, saved| {
+            state.history.saving = None;
+            match saved {
+                Ok(profile) => {
+                    state.say(format!(
+                        "Saved as profile {}: `flux run` and Run server use it from now on",
+                        profile.id
+                    ));
+                    tune::read_again(state, link, profile.session);
+                    refresh(state, link);
+                }
+                Err(error) => state.complain(error.headline),
+            }
         },
     );
 }
@@ -283,11 +369,12 @@ fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
     });
     ui.horizontal_wrapped(|ui| {
-        let profiles = state
+        let own = state
             .history
             .profiles
             .value()
-            .map_or(0, |lines| lines.len()) as u64;
+            .map_or(0, |lines| lines.len());
+        let profiles = (own + state.history.imports.len()) as u64;
         let profiles = match profiles {
             0 => "Profiles".to_owned(),
             n => count(n, "profile"),

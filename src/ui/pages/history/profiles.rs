@@ -3,6 +3,7 @@
 use eframe::egui::Ui;
 
 use crate::domain::text::{clean, field_change, moment, settings_words};
+use crate::engine::import::Kept;
 use crate::engine::message::Command;
 use crate::engine::profiles::{ProfileLine, Standing};
 use crate::engine::run::{Access, RunRequest};
@@ -14,7 +15,7 @@ use crate::ui::theme::icons::Icon;
 use crate::ui::theme::tokens;
 use crate::ui::widgets::{Card, Press, caption, code, empty, failed, label, loading_note, status};
 
-use super::{set_deleted, standing_words};
+use super::{set_deleted, standing_words, undo_import};
 
 /// Profiles shown at first, and again at every asking for older ones: all of a thousand would slow every frame.
 const PAGE: usize = 50;
@@ -30,7 +31,8 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
         }
         return;
     };
-    if lines.is_empty() {
+    let imports = state.history.imports.clone();
+    if lines.is_empty() && imports.is_empty() {
         Card::bare().show(ui, |ui| {
             if empty(ui, Icon::Save, "No profile yet", Some("Tune a model")) {
                 cx.order(Order::Ui(UiCommand::NewTune));
@@ -44,6 +46,32 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     if lines.len() > shown && ui.add(Press::new("Older profiles")).clicked() {
         state.history.older_profiles += 1;
     }
+    for kept in &imports {
+        import(ui, kept, cx);
+    }
+}
+
+/// A profile that came from elsewhere: `flux run` and a new search take it where none of one's own holds.
+fn import(ui: &mut Ui, kept: &Kept, cx: &mut Cx) {
+    let profile = &kept.import.profile;
+    let title = format!("{} for {}", clean(&profile.model.name), profile.goal);
+    let id = kept.import.id;
+    let came = moment(kept.import.imported_at);
+    let words = format!("import {id} · {came} · {}", clean(&profile.confirmed));
+    Card::new(&title).caption(words).show(ui, |ui| {
+        let t = tokens(ui);
+        if kept.holds {
+            status(ui, Icon::Check, t.improved, "Measured on this machine");
+        } else {
+            status(ui, Icon::Warning, t.warning, "Measured elsewhere");
+        }
+        label(ui, settings_words(&profile.settings));
+        let forget = Press::new("Forget").icon(Icon::Delete).quiet();
+        let told = format!("`flux run` and searches do not take import {id} any more");
+        if ui.add(forget.tooltip(told)).clicked() {
+            undo_import(cx.link, kept.import.clone());
+        }
+    });
 }
 
 fn card(ui: &mut Ui, line: &ProfileLine, state: &mut AppState, cx: &mut Cx) {

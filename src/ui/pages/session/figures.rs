@@ -2,7 +2,7 @@
 
 use eframe::egui::Ui;
 
-use crate::domain::text::{CLIENTS_TITLES, capitalised};
+use crate::domain::text::{CLIENTS_TITLES, SPECULATION_TITLES, capitalised};
 use crate::report::figures::{ConfirmationFigures, StripFigure};
 use crate::ui::charts;
 use crate::ui::widgets::{Card, Column, Table, Width, caption, label, verdict_badge};
@@ -53,17 +53,46 @@ fn live(ui: &mut Ui, view: &SessionView) {
             caption(ui, "Of a time, a minus is what is saved of it");
         });
     }
-    if !view.clients.is_empty() {
-        Card::new("Several clients").show(ui, |ui| {
-            let columns = CLIENTS_TITLES.map(|title| Column::right(title, Width::Share(1.0)));
-            Table::new("clients", &columns).wrap().show(ui, view.clients.len(), |row, cells| {
-                for cell in &view.clients[row] {
+    table(
+        ui,
+        ("Several clients", "clients"),
+        CLIENTS_TITLES.map(|title| Column::right(title, Width::Share(1.0))),
+        &view.clients,
+        "One server with as many slots as clients; ± is one standard deviation of its servers",
+    );
+    let widths = [1.2, 0.6, 1.3, 1.4, 1.9, 1.6];
+    let mut widths = widths.into_iter().map(Width::Share);
+    table(
+        ui,
+        ("Speculation", "speculation"),
+        SPECULATION_TITLES
+            .map(|title| Column::left(title, widths.next().unwrap_or(Width::Share(1.0)))),
+        &view.speculation,
+        "Against the same settings without it, every request another text",
+    );
+}
+
+/// A card with a table of words, where there is a row of it.
+fn table<const N: usize>(
+    ui: &mut Ui,
+    (title, id): (&str, &str),
+    columns: [Column; N],
+    rows: &[[String; N]],
+    under: &str,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    Card::new(title).show(ui, |ui| {
+        Table::new(id, &columns)
+            .wrap()
+            .show(ui, rows.len(), |row, cells| {
+                for cell in &rows[row] {
                     cells.text(cell);
                 }
             });
-            caption(ui, "One server with as many slots as clients; ± is one standard deviation of its servers");
-        });
-    }
+        caption(ui, under);
+    });
 }
 
 fn judged(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::search::{MemoryUse, Rejection};
-use crate::domain::text::{capitalised, clean, quantity, settings_phrase, settings_words, span};
+use crate::domain::text::{arm_words, capitalised, clean, quantity, settings_phrase, span};
 use crate::domain::types::{Fingerprint, Goal, RunOutcome, TestSamples, Timestamp, Verdict};
 use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, without_raw};
@@ -71,6 +71,8 @@ pub struct SessionView {
     pub(super) live: Vec<LiveLine>,
     /// What several clients got.
     pub(super) clients: Vec<[String; 6]>,
+    /// What speculation was worth.
+    pub(super) speculation: Vec<[String; 6]>,
     /// Device memory of the winner against its limit.
     pub(super) memory: Vec<MemoryUse>,
     /// What was not saved.
@@ -186,6 +188,7 @@ impl SessionView {
             checks: findings::checks(&story),
             live: findings::live(&story),
             clients: findings::clients(&story),
+            speculation: findings::speculation(&story),
             memory: last.map_or_else(Vec::new, |c| c.memory.clone()),
             rejected: findings::rejected(&story),
             not_tried: findings::not_tried(&story.refused()),
@@ -242,7 +245,7 @@ fn row(run: &StoredRun, tests: &[String]) -> RunRow {
     let planned = &run.planned;
     let arm = match planned.side {
         Some(side) => format!("{side:?} {}", settings_phrase(&planned.settings)),
-        None => settings_words(&planned.settings),
+        None => arm_words(planned),
     };
     let (state, valid) = match &run.run.outcome {
         RunOutcome::Valid { .. } => ("valid".to_owned(), true),

@@ -51,10 +51,7 @@ fn actions(ui: &mut Ui, state: &mut AppState, cx: &mut Cx, view: &SessionView) {
         return;
     }
     if view.saveable && !saved {
-        let save = Press::new("Save profile").icon(Icon::Save).primary();
-        if ui.add(save).clicked() {
-            history::save(cx.link, session);
-        }
+        history::save_button(ui, state, cx.link, session);
     } else if saved {
         if ui
             .add(Press::new("Run server").icon(Icon::Server).primary())
