@@ -23,7 +23,7 @@ fn judged(recorded: &str, session: i64, metric: &str) -> String {
     let detail = &verdicts.last().unwrap().detail;
     let confirmation: Confirmation = serde_json::from_value(detail.clone()).unwrap();
     let c = &confirmation.metrics[metric].confirmed;
-    let decimals = if c.ci95_pct.is_some_and(|[low, high]| high - low < 2.0) { 1 } else { 0 };
+    let decimals = usize::from(c.ci95_pct.is_some_and(|[low, high]| high - low < 2.0));
     let [low, high] = c.ci95_pct.unwrap();
     format!(
         "{:+.decimals$} ({low:+.decimals$} to {high:+.decimals$}) {:?}, {} + {}",
@@ -61,14 +61,18 @@ fn memory_beside_buffers_reads_as_the_readme_says() {
     let dir = tempfile::tempdir().unwrap();
     replay::unpack(replay::PLANS, dir.path());
     let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
-    let of = |sessions: &[i64]| -> [i64; 2] {
+    let of = |sessions: &[i64]| -> [u64; 2] {
         let mut found = Vec::new();
         for head in sessions.iter().flat_map(|s| store.run_heads(*s).unwrap()) {
             let placed = head.planned.settings.to_string();
             let told = head.buffers.iter().filter(|b| b.device == "CUDA0");
             let told: u64 = told.map(|b| b.total().0).sum();
             // A run that fits itself tells of its trials; one without layers tells little.
-            if told == 0 || placed.contains("fit=") || placed.contains("ngl=0") || head.planned.settings.is_stock() {
+            if told == 0
+                || placed.contains("fit=")
+                || placed.contains("ngl=0")
+                || head.planned.settings.is_stock()
+            {
                 continue;
             }
             let series = SeriesId {
@@ -76,7 +80,7 @@ fn memory_beside_buffers_reads_as_the_readme_says() {
                 metric: Metric::VramUsed,
             };
             let used = head.telemetry.unwrap().timed(&series).unwrap().max;
-            found.push((used as i64 - told as i64) / (1 << 20));
+            found.push((used as u64 - told) / (1 << 20));
         }
         [*found.iter().min().unwrap(), *found.iter().max().unwrap()]
     };

@@ -13,7 +13,7 @@ use crate::domain::text::{
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
-use crate::engine::report::{AbDocument, LiveDocument};
+use crate::engine::report::{AbDocument, ArmDocument, LiveDocument};
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -35,7 +35,7 @@ pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> 
             text.push_str(&raw_output(run));
         }
     }
-    text.push_str(&verdicts(&evidence.verdicts, style));
+    text.push_str(&verdicts(&evidence.verdicts, &evidence.session, style));
     text.push_str(&clients(&evidence.session, style));
     if !evidence.notices.is_empty() {
         let _ = writeln!(text, "\n{}", style.heading("Notices"));
@@ -156,13 +156,27 @@ fn raw_output(run: &StoredRun) -> String {
     text
 }
 
-/// `Micro-batch 1024 against stock`.
-fn against(verdict: &StoredVerdict) -> String {
+/// `Micro-batch 1024 against stock`; of two builds their names.
+fn against(verdict: &StoredVerdict, session: &Session) -> String {
     let settings = settings_words(&verdict.settings);
     let baseline = verdict.detail.get("baseline").cloned();
-    match baseline.and_then(|b| serde_json::from_value::<Settings>(b).ok()) {
-        Some(baseline) => format!("{settings} against {}", settings_phrase(&baseline)),
-        None => settings,
+    let Some(baseline) = baseline.and_then(|b| serde_json::from_value::<Settings>(b).ok()) else {
+        return settings;
+    };
+    let result = session.end.as_ref().map(|end| &end.result);
+    let compared = result.and_then(|r| AbDocument::deserialize(r).ok());
+    match compared.filter(|c| c.a.runtime != c.b.runtime) {
+        Some(c) => {
+            let named = |arm: &ArmDocument, settings: String| {
+                format!("{} ({settings})", clean(&arm.runtime))
+            };
+            let (a, b) = (
+                settings_phrase(&baseline),
+                settings_phrase(&verdict.settings),
+            );
+            format!("{} against {}", named(&c.b, b), named(&c.a, a))
+        }
+        None => format!("{settings} against {}", settings_phrase(&baseline)),
     }
 }
 
@@ -189,13 +203,13 @@ fn clients(session: &Session, style: Style) -> String {
     format!("\n{}\n{table}  {advice}\n", heading("Speculation"))
 }
 
-fn verdicts(verdicts: &[StoredVerdict], style: Style) -> String {
+fn verdicts(verdicts: &[StoredVerdict], session: &Session, style: Style) -> String {
     let mut text = String::new();
     for verdict in verdicts {
         let title = format!(
             "Verdict {} on {}: {}",
             verdict.id,
-            against(verdict),
+            against(verdict, session),
             verdict.verdict
         );
         let _ = writeln!(text, "\n{}", style.heading(&title));
