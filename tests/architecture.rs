@@ -192,6 +192,36 @@ fn programs_are_started_in_three_places_and_never_through_a_shell() {
     );
 }
 
+/// Nothing leaves the machine but what was asked for: a download of a build, a question to llama.cpp's RPC servers that were
+/// named, requests to a llama-server that Flux started.
+#[test]
+fn connections_are_opened_in_three_places() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut found = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("mod tests {").next().unwrap_or_default();
+        let opens = ["ureq", "TcpStream", "TcpListener", "UdpSocket", "UnixStream"];
+        if !path.ends_with("tests.rs") && opens.iter().any(|word| code.contains(word)) {
+            let name = path.strip_prefix(&root).unwrap();
+            found.push(name.to_string_lossy().replace('\\', "/"));
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "runtime/identify/remote.rs",
+            "runtime/install/download.rs",
+            "runtime/server/client.rs",
+            "runtime/server/http.rs",
+            "runtime/server/mod.rs",
+        ]
+    );
+}
+
 #[test]
 fn unsafe_code_is_where_it_is_expected_and_says_why_it_is_sound() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
