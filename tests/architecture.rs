@@ -203,7 +203,13 @@ fn connections_are_opened_in_three_places() {
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         let code = text.split("mod tests {").next().unwrap_or_default();
-        let opens = ["ureq", "TcpStream", "TcpListener", "UdpSocket", "UnixStream"];
+        let opens = [
+            "ureq",
+            "TcpStream",
+            "TcpListener",
+            "UdpSocket",
+            "UnixStream",
+        ];
         if !path.ends_with("tests.rs") && opens.iter().any(|word| code.contains(word)) {
             let name = path.strip_prefix(&root).unwrap();
             found.push(name.to_string_lossy().replace('\\', "/"));

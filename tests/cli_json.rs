@@ -42,6 +42,8 @@ const COMMANDS: &[&[&str]] = &[
     &["serve-check", "-m", "MODEL"],
     &["monitor"],
     &["history"],
+    &["data"],
+    &["data", "compact"],
     &["show", "1"],
     &["export", "1"],
     &["import", "-"],

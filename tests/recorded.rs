@@ -51,8 +51,8 @@ fn two_gpus_read_as_the_readme_says() {
 #[test]
 fn placements_against_llama_cpps_fitting_read_as_the_readme_says() {
     let of = |metric| judged(replay::PLANS, 3, metric);
-    assert_eq!(of("tg32"), "-4 (-12 to +6) Inconclusive, 3 + 3");
-    assert_eq!(of("pp512"), "-60 (-64 to -54) Regressed, 3 + 3");
+    assert_eq!(of("tg32"), "-4 (-12 to +4) Inconclusive, 3 + 3");
+    assert_eq!(of("pp512"), "-59 (-66 to -51) Regressed, 3 + 3");
 }
 
 /// What a process takes of the card beside its buffers: the driver's context and pools, MiB.
@@ -84,8 +84,8 @@ fn memory_beside_buffers_reads_as_the_readme_says() {
         }
         [*found.iter().min().unwrap(), *found.iter().max().unwrap()]
     };
-    assert_eq!(of(&[3, 4]), [712, 791]);
-    assert_eq!(of(&[1, 2, 5]), [619, 697]);
+    assert_eq!(of(&[3, 4]), [711, 791]);
+    assert_eq!(of(&[1, 2, 5]), [619, 696]);
 }
 
 /// The confirmation of one test of a recorded session, from the mean of each run and its place in run order.

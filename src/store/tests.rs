@@ -202,11 +202,11 @@ fn ask_everything(store: &SqliteStore, id: i64) {
     store.erasable(to).unwrap();
 }
 
-/// What may be walked through has a row per session, profile or sensor, or is an index of few bytes a row. Runs, tests,
+/// What may be walked through has a row per session, profile, import or sensor, or is an index of few bytes a row. Runs, tests,
 /// samples, outputs and readings are found by key alone: the plans do not depend on how many there are.
 #[test]
 fn no_question_reads_runs_or_samples_from_end_to_end() {
-    const WALKED: [&str; 13] = [
+    const WALKED: [&str; 14] = [
         "CONSTANT ROW",
         "json_each VIRTUAL TABLE",
         "s",
@@ -217,6 +217,7 @@ fn no_question_reads_runs_or_samples_from_end_to_end() {
         "session_marks",
         "session_totals",
         "profiles",
+        "imports",
         "telemetry_series",
         "telemetry_blocks USING COVERING INDEX",
         "telemetry USING COVERING INDEX",
