@@ -96,6 +96,33 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Every source file: its name from `src` on, and its text.
+fn every_source() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(&root).unwrap().to_string_lossy();
+        (name.replace('\\', "/"), fs::read_to_string(&path).unwrap())
+    };
+    files.into_iter().map(named).collect()
+}
+
+/// The same without tests.
+fn every_program_source() -> Vec<(String, String)> {
+    let code = |text: String| {
+        text.split("mod tests {")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    every_source()
+        .into_iter()
+        .filter(|(name, _)| !name.ends_with("tests.rs"))
+        .map(|(name, text)| (name, code(text)))
+        .collect()
+}
+
 fn module_of(path: &Path, root: &Path) -> String {
     let first = path
         .strip_prefix(root)
@@ -166,20 +193,10 @@ fn every_arrow_is_in_the_picture() {
 /// Whatever stands in a name or an argument, no shell reads it.
 #[test]
 fn programs_are_started_in_three_places_and_never_through_a_shell() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
     let mut found = Vec::new();
-    for path in files {
-        let text = fs::read_to_string(&path).unwrap();
-        let code = text.split("mod tests {").next().unwrap_or_default();
-        let is_test = path.ends_with("tests.rs");
-        for line in code
-            .lines()
-            .filter(|l| !is_test && l.contains("Command::new("))
-        {
-            found.push(line.trim().to_owned());
-        }
+    for (_, code) in every_program_source() {
+        let starts = code.lines().filter(|l| l.contains("Command::new("));
+        found.extend(starts.map(|line| line.trim().to_owned()));
     }
     found.sort();
     assert_eq!(
@@ -196,25 +213,18 @@ fn programs_are_started_in_three_places_and_never_through_a_shell() {
 /// named, requests to a llama-server that Flux started.
 #[test]
 fn connections_are_opened_in_three_places() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
-    let mut found = Vec::new();
-    for path in files {
-        let text = fs::read_to_string(&path).unwrap();
-        let code = text.split("mod tests {").next().unwrap_or_default();
-        let opens = [
-            "ureq",
-            "TcpStream",
-            "TcpListener",
-            "UdpSocket",
-            "UnixStream",
-        ];
-        if !path.ends_with("tests.rs") && opens.iter().any(|word| code.contains(word)) {
-            let name = path.strip_prefix(&root).unwrap();
-            found.push(name.to_string_lossy().replace('\\', "/"));
-        }
-    }
+    let opens = [
+        "ureq",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "UnixStream",
+    ];
+    let mut found: Vec<String> = every_program_source()
+        .into_iter()
+        .filter(|(_, code)| opens.iter().any(|word| code.contains(word)))
+        .map(|(name, _)| name)
+        .collect();
     found.sort();
     assert_eq!(
         found,
@@ -230,14 +240,8 @@ fn connections_are_opened_in_three_places() {
 
 #[test]
 fn unsafe_code_is_where_it_is_expected_and_says_why_it_is_sound() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
     let mut found = Vec::new();
-    for path in files {
-        let name = path.strip_prefix(&root).unwrap();
-        let name = name.to_string_lossy().replace('\\', "/");
-        let text = fs::read_to_string(&path).unwrap();
+    for (name, text) in every_source() {
         let lines: Vec<&str> = text.lines().collect();
         let is_unsafe = |line: &str| {
             let code = line.split("//").next().unwrap_or_default();

@@ -9,10 +9,6 @@
 #[path = "support/placement.rs"]
 mod placement_support;
 
-use std::fs;
-use std::path::Path;
-
-use flux::domain::bench_record;
 use flux::domain::placement::assumed::priors;
 use flux::domain::placement::devices::Memories;
 use flux::domain::placement::fit::Fit;
@@ -20,30 +16,12 @@ use flux::domain::placement::pool::pooled;
 use flux::domain::placement::speed::{Constant, Status};
 use flux::domain::types::{Backend, Bytes, TestSamples};
 
-use placement_support::{card, layout, memories};
+use placement_support::{card, layout, memories, records};
 
 /// So many H200s.
 fn machine(cards: usize) -> Memories {
     let cards = (0..cards).map(|i| card(&format!("CUDA{i}"), Backend::Cuda, Bytes::gib(138)));
     memories(cards.collect(), Bytes::gib(120))
-}
-
-fn records(file: &str, of: &str) -> Vec<TestSamples> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/placement")
-        .join(file);
-    let parsed = bench_record::parse(&fs::read(path).unwrap());
-    assert!(parsed.problems.is_empty());
-    let records = parsed.records.into_iter();
-    records
-        .filter(|r| r.raw["run"].as_str().unwrap().starts_with(of))
-        .map(|r| TestSamples {
-            test: r.test,
-            samples_ns: r.samples_ns,
-            record: r.raw,
-            energy: None,
-        })
-        .collect()
 }
 
 /// The fit to all of these records, with its mean absolute error over generation, percent.
@@ -62,13 +40,21 @@ fn fitted(shape: &str, cards: usize, records: &[TestSamples]) -> (Fit, f64) {
 
 #[test]
 fn a_dense_model_at_a_quarter_half_and_three_quarters_is_predicted_within_ten_percent() {
-    let (_, error) = fitted("qwen3-8b", 1, &records("h200-budgets.jsonl", "8b-"));
+    let (_, error) = fitted(
+        "qwen3-8b",
+        1,
+        &records("h200-budgets.jsonl", |run| run.starts_with("8b-")),
+    );
     assert!(error < 10.0, "{error}");
 }
 
 #[test]
 fn a_mixture_within_8_and_12_gib_is_predicted_within_ten_percent() {
-    let (_, error) = fitted("qwen3-30b-a3b", 1, &records("h200-budgets.jsonl", "30b-"));
+    let (_, error) = fitted(
+        "qwen3-30b-a3b",
+        1,
+        &records("h200-budgets.jsonl", |run| run.starts_with("30b-")),
+    );
     assert!(error < 10.0, "{error}");
 }
 
@@ -79,7 +65,7 @@ fn two_gpus_that_runs_cannot_tell_apart_are_fitted_together() {
     let (fit, error) = fitted(
         "qwen3-30b-a3b",
         2,
-        &records("h200-pair.jsonl", "pair-10gib"),
+        &records("h200-pair.jsonl", |run| run.starts_with("pair-10gib")),
     );
     assert!(error < 10.0, "{error}");
     let of = |i| &fit.constants[&Constant::DeviceRead(i)];
@@ -90,6 +76,10 @@ fn two_gpus_that_runs_cannot_tell_apart_are_fitted_together() {
     );
     let told: Vec<Constant> = fit.kept.iter().map(|(c, _)| *c).collect();
     assert!(!told.contains(&Constant::DeviceRead(1)), "{told:?}");
-    let (_, both) = fitted("qwen3-30b-a3b", 2, &records("h200-pair.jsonl", "pair-"));
+    let (_, both) = fitted(
+        "qwen3-30b-a3b",
+        2,
+        &records("h200-pair.jsonl", |run| run.starts_with("pair-")),
+    );
     assert!(both < 10.0, "{both}");
 }

@@ -8,10 +8,7 @@
 #[path = "support/placement.rs"]
 mod placement_support;
 
-use std::fs;
-use std::path::Path;
 
-use flux::domain::bench_record;
 use flux::domain::placement::assumed::priors;
 use flux::domain::placement::bandwidth::{Bandwidth, BandwidthProfile, Path as BandwidthPath};
 use flux::domain::placement::devices::Memories;
@@ -23,30 +20,11 @@ use flux::domain::placement::pool::{Pooled, pooled};
 use flux::domain::placement::speed::{Constant, Status};
 use flux::domain::types::{Backend, Bytes, TestSamples};
 
-use placement_support::{card, layout, memories};
+use placement_support::{card, layout, memories, records};
 
 fn h200() -> Memories {
     let card = card("CUDA0", Backend::Cuda, Bytes::gib(138));
     memories(vec![card], Bytes::gib(120))
-}
-
-/// Records whose run `wanted` names.
-fn records(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<TestSamples> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/placement")
-        .join(file);
-    let parsed = bench_record::parse(&fs::read(path).unwrap());
-    assert!(parsed.problems.is_empty());
-    let records = parsed.records.into_iter();
-    records
-        .filter(|r| wanted(r.raw["run"].as_str().unwrap()))
-        .map(|r| TestSamples {
-            test: r.test,
-            samples_ns: r.samples_ns,
-            record: r.raw,
-            energy: None,
-        })
-        .collect()
 }
 
 /// The fit to records of `layout` and of `others`.

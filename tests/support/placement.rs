@@ -1,11 +1,13 @@
 //! Layouts and memories for the tests of the planner.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
+use std::fs;
 use std::path::Path;
 
+use flux::domain::bench_record;
 use flux::domain::placement::devices::{CpuLayout, HostMemory, Memories, OffloadDevice};
 use flux::domain::placement::layout::ModelLayout;
-use flux::domain::types::{Backend, Bytes};
+use flux::domain::types::{Backend, Bytes, TestSamples};
 use flux::gguf::GgufModels;
 use flux::ports::{CancelToken, Models, SynthRequest};
 
@@ -55,4 +57,23 @@ pub fn memories(devices: Vec<OffloadDevice>, ram: Bytes) -> Memories {
             layout: CpuLayout::File,
         },
     }
+}
+
+/// Records of a fixture whose run `wanted` names.
+pub fn records(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<TestSamples> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/placement")
+        .join(file);
+    let parsed = bench_record::parse(&fs::read(path).unwrap());
+    assert!(parsed.problems.is_empty());
+    let records = parsed.records.into_iter();
+    records
+        .filter(|r| wanted(r.raw["run"].as_str().unwrap()))
+        .map(|r| TestSamples {
+            test: r.test,
+            samples_ns: r.samples_ns,
+            record: r.raw,
+            energy: None,
+        })
+        .collect()
 }
