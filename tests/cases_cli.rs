@@ -8,7 +8,7 @@ mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
 
-use flux::domain::types::{RunOutcome, Settings, Stage};
+use flux::domain::types::{RunOutcome, Settings, Side, Stage};
 use flux::ports::{Store as _, StoredRun};
 use serde_json::{Value, json};
 
@@ -283,4 +283,55 @@ fn a_profile_of_an_exported_machine_never_reaches_the_real_one() {
     // On the real machine it is no stale profile to begin with either.
     let dry = document(&mut bed.tune(&["--only", "flash-attn", "--dry-run"]));
     assert_eq!(dry["schema"], 1);
+}
+
+/// One folder with two environments is two builds: each is measured as itself, whichever is named first, and again later.
+#[test]
+fn two_builds_of_one_folder_are_not_mixed_up() {
+    let bed = Bed::new(FLASH_WINS);
+    let dir = bed.fake.dir().display().to_string();
+    for (name, value) in [("one", "GGML_X=1"), ("two", "GGML_X=2")] {
+        let add = ["runtime", "add", &dir, "--name", name, "--env", value];
+        assert!(bed.flux(&add).status().unwrap().success());
+    }
+    let value = |run: &StoredRun| run.run.raw.env["GGML_X"].clone();
+    let ab = ["ab", "two", "one", "--json", "--processes", "3", "-m"];
+    document(bed.flux(&ab).arg(&bed.model));
+    for run in &bed.store().runs(1).unwrap() {
+        let expected = if run.planned.side == Some(Side::A) {
+            "2"
+        } else {
+            "1"
+        };
+        assert_eq!(value(run), expected, "{:?}", run.planned);
+    }
+    let tune = [
+        "tune",
+        "--json",
+        "--runtime",
+        "two",
+        "--only",
+        "flash-attn",
+        "--processes",
+        "4",
+    ];
+    let tuned = document(bed.flux(&tune).arg("-m").arg(&bed.model));
+    assert_eq!(tuned["verdict"], "improved");
+    let check = [
+        "serve-check",
+        "--json",
+        "--processes",
+        "3",
+        "--prompt-tokens",
+        "64",
+        "-m",
+    ];
+    document(bed.flux(&check).arg(&bed.model));
+    for session in [2, 3] {
+        let runs = bed.store().runs(session).unwrap();
+        assert!(
+            runs.iter().all(|run| value(run) == "2"),
+            "session {session}"
+        );
+    }
 }

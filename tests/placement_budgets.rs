@@ -74,6 +74,19 @@ fn two_gpus_that_runs_cannot_tell_apart_are_fitted_together() {
         (of(0).status, of(1).status),
         (Status::Fitted, Status::Fitted)
     );
+    // A third card that no run used is no news of them.
+    let (three, _) = fitted(
+        "qwen3-30b-a3b",
+        3,
+        &records("h200-pair.jsonl", |run| {
+            // Stock would split over all three.
+            run.starts_with("pair-10gib") && run != "pair-10gib-0"
+        }),
+    );
+    assert_eq!(
+        three.constants[&Constant::DeviceRead(2)].status,
+        Status::Assumed
+    );
     let told: Vec<Constant> = fit.kept.iter().map(|(c, _)| *c).collect();
     assert!(!told.contains(&Constant::DeviceRead(1)), "{told:?}");
     let (_, both) = fitted(

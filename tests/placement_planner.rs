@@ -228,6 +228,33 @@ fn generation_is_not_bought_with_slow_prompts() {
     assert_eq!(plan.context.micro_batch, 512);
 }
 
+/// In 620 MiB of the paper's card stock's micro-batch fits by the quick estimate and not exactly: smaller ones are tried then,
+/// instead of saying that nothing fits.
+#[test]
+fn smaller_micro_batches_are_tried_where_none_of_stocks_size_fits_exactly() {
+    let layout = layout("qwen3-4b");
+    let context = ContextParams {
+        context: 8192,
+        ..ContextParams::default()
+    };
+    for mib in (400..=700).step_by(20) {
+        let rx580 = memories(
+            vec![card("Vulkan0", Backend::Vulkan, Bytes::mib(mib))],
+            Bytes::gib(11),
+        );
+        let constants = paper(&rx580);
+        let fits = |goal| {
+            let ask = Ask {
+                context: context.clone(),
+                ..ask(goal)
+            };
+            let found = best(&layout, &rx580, &constants, &ask);
+            found.iter().any(|c| c.tier != Tier::CpuOnly)
+        };
+        assert_eq!(fits(Goal::Generation), fits(Goal::Request), "{mib} MiB");
+    }
+}
+
 /// Weights alone would fit; with the cache, 576 MiB of f16, they do not, and of the two only they are on the disk.
 #[test]
 fn cache_and_buffers_leave_weights_the_rest_of_ram() {

@@ -8,7 +8,6 @@
 #[path = "support/placement.rs"]
 mod placement_support;
 
-
 use flux::domain::placement::assumed::priors;
 use flux::domain::placement::bandwidth::{Bandwidth, BandwidthProfile, Path as BandwidthPath};
 use flux::domain::placement::devices::Memories;

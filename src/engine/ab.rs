@@ -13,6 +13,7 @@ use super::measure::Bench;
 use super::message::{AbRequest, JobError, USAGE};
 use super::prepare::{Workplace, can_measure};
 use super::report::{self, AbDocument, ArmDocument, ModelDocument, Overhead};
+use super::resume::naming;
 use super::serve_check::ARM_FAILED;
 use super::tune::{begin, close};
 
@@ -133,8 +134,8 @@ fn workplace(
     runtime: Option<&Runtime>,
     ports: &Ports,
 ) -> Result<Workplace, JobError> {
-    let dir = runtime.map(|r| r.dir.display().to_string());
-    let runtime = dir.as_deref().or(request.runtime.as_deref());
+    let named = runtime.map(|r| naming(r, ports));
+    let runtime = named.as_deref().or(request.runtime.as_deref());
     let device = request.device.as_deref();
     Workplace::read(&request.model, runtime, device, None, ports)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::domain::fingerprint;
+use crate::domain::types::Runtime;
 use crate::ports::{Session, SessionFilter, SessionKind, SessionLine, SessionState};
 
 use super::Ports;
@@ -128,12 +129,23 @@ pub(super) fn same_place(session: &Session, place: &Workplace) -> Result<(), Job
         .hint("start a new session: what was measured stays in the history"))
 }
 
-/// Where the build that a session was measured with is now.
+/// What names the build that a session was measured with.
 pub(super) fn build_of(session: &Session, ports: &Ports) -> String {
-    let measured = &session.begun.runtime;
+    naming(&session.begun.runtime, ports)
+}
+
+/// What names exactly this build to [`crate::ports::Runtimes::resolve`]: the name it is known by. Its folder alone may hold it with
+/// other variables too, which is another build; it stands for one that is not known.
+pub(super) fn naming(build: &Runtime, ports: &Ports) -> String {
     let known = ports.runtimes.list();
-    let known = known.iter().find(|r| r.digest == measured.digest);
-    known.unwrap_or(measured).dir.display().to_string()
+    let is_same = known.iter().find(|r| r.digest == build.digest);
+    let was_there = || {
+        known
+            .iter()
+            .find(|r| r.dir == build.dir && r.env == build.env)
+    };
+    let known = is_same.or_else(was_there);
+    known.map_or_else(|| build.dir.display().to_string(), |r| r.name.clone())
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

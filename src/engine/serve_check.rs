@@ -327,8 +327,8 @@ fn workplace(
         .and_then(|s| s.begun.config.pointer("/request/device"));
     let on = on.and_then(|device| device.as_str()).map(str::to_owned);
     let device = request.device.clone().or(on);
-    let dir = measured.map(|s| s.begun.runtime.dir.display().to_string());
-    let runtime = request.runtime.clone().or(dir);
+    let named = measured.map(|s| build_of(&s, ports));
+    let runtime = request.runtime.clone().or(named);
     let (runtime, device) = (runtime.as_deref(), device.as_deref());
     let place = Workplace::read(&request.model, runtime, device, None, ports)?;
     if place.runtime.server.is_none() {

@@ -45,6 +45,16 @@ pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> Po
     PortError::caused(format!("{headline}: {}", path.display()), error).hint(hint)
 }
 
+/// What was to go is erased, and the file could not be made smaller.
+pub(super) fn not_shrunk(path: &Path, error: &rusqlite::Error) -> PortError {
+    let headline = format!(
+        "what was to go is erased, but the file could not be made smaller: {}",
+        path.display()
+    );
+    let hint = "free as much space there as it takes, then run `flux data compact` again";
+    PortError::caused(headline, error).hint(hint)
+}
+
 /// A database made by a Flux that knows more.
 pub(super) fn newer(path: &Path, found: i64, known: i64) -> PortError {
     PortError::new(format!(

@@ -215,7 +215,12 @@ impl Store for SqliteStore {
     }
 
     fn compact(&self, before: Timestamp) -> PortResult<Erasable> {
-        self.written(|writer| writer.with(move |connection| room::compact(connection, before)))
+        let (erased, shrunk) = self
+            .written(|writer| writer.with(move |connection| room::compact(connection, before)))?;
+        match shrunk {
+            Ok(()) => Ok(erased),
+            Err(e) => Err(error::not_shrunk(&self.opened.path, &e)),
+        }
     }
 
     fn holdings(&self) -> PortResult<Holdings> {

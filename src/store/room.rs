@@ -93,8 +93,12 @@ fn counted(connection: &Connection, sql: &str, of: impl Params) -> Result<(u64, 
     })
 }
 
-/// Erases it, and gives the room back to the disk. Cut short it has erased all or nothing.
-pub(super) fn compact(connection: &mut Connection, before: Timestamp) -> Result<Erasable> {
+/// Erases it, and gives the room back to the disk: what was erased, and whether that room was given back. Cut short it has
+/// erased all or nothing.
+pub(super) fn compact(
+    connection: &mut Connection,
+    before: Timestamp,
+) -> Result<(Erasable, Result<()>)> {
     // Each row erased would look through the tables that may refer to it: minutes in a large database.
     connection.pragma_update(None, "foreign_keys", false)?;
     let tx = connection.transaction();
@@ -105,8 +109,8 @@ pub(super) fn compact(connection: &mut Connection, before: Timestamp) -> Result<
     });
     connection.pragma_update(None, "foreign_keys", true)?;
     let erased = erased?;
-    connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
-    Ok(erased)
+    let shrunk = connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+    Ok((erased, shrunk))
 }
 
 fn erase(tx: &Transaction, before: Timestamp) -> Result<Erasable> {

@@ -228,6 +228,11 @@ fn end(evidence: &Evidence, is_measured: bool, style: Style) -> String {
         if let Some(verdict) = end.verdict {
             let _ = write!(text, ", {verdict}");
         }
+        let reason = end.result.get("reason").and_then(serde_json::Value::as_str);
+        // Where something was confirmed, its own reason stands above.
+        if let Some(reason) = reason.filter(|_| evidence.verdicts.is_empty()) {
+            let _ = write!(text, ": {}", clean(reason));
+        }
         if end.state == SessionState::Failed
             && let Some(headline) = end
                 .result

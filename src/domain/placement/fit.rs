@@ -1,6 +1,8 @@
 //! Recalibration: the constants of the speed model from benchmarks, by non-negative least squares on relative errors
 //! (paper section 5). Which constants the data can identify is decided first; the rest keep what was measured or assumed.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::text::count;
@@ -112,6 +114,7 @@ fn fit_kind(
     prompt: bool,
     constants: &mut Constants,
 ) -> Vec<(Constant, String)> {
+    let used: BTreeSet<Constant> = rows.iter().flat_map(|o| o.work.0.keys().copied()).collect();
     let mut unseen: Vec<(Constant, String)> = Vec::new();
     let mut leaders: Vec<Constant> = Vec::new();
     loop {
@@ -147,7 +150,7 @@ fn fit_kind(
         for (leader, seconds) in columns.iter().zip(solved) {
             let tied = leaders.contains(leader);
             let with_it = |c: &&Constant| *c == leader || tied && c.of_each_device(*leader);
-            for constant in priors.keys().filter(with_it) {
+            for constant in used.iter().filter(with_it) {
                 let known = Known {
                     seconds: seconds * ratio(*constant, *leader, &priors),
                     status: Status::Fitted,
@@ -158,7 +161,7 @@ fn fit_kind(
         }
         let fitted = |c: Constant| {
             let leader = leaders.iter().find(|l| c.of_each_device(**l));
-            leader.is_some_and(|l| columns.contains(l))
+            used.contains(&c) && leader.is_some_and(|l| columns.contains(l))
         };
         kept.retain(|(constant, _)| !fitted(*constant));
         return kept;

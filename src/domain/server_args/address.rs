@@ -24,7 +24,7 @@ pub fn check_address(host: &str) -> Result<(), ArgumentError> {
                 .all(|c| c.is_alphanumeric() || ".-_:%".contains(c))
     };
     // Empty places of a list are passed over, as llama-server does.
-    if addresses(host).all(is_address) {
+    if addresses(host).next().is_some() && addresses(host).all(is_address) {
         return Ok(());
     }
     Err(ArgumentError::Address(host.to_owned()))
@@ -76,6 +76,17 @@ fn is_private(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_without_an_address_is_none() {
+        for none in ["", ",", " , ", "a b"] {
+            let refused = check_address(none).unwrap_err();
+            assert_eq!(refused, ArgumentError::Address(none.to_owned()));
+        }
+        for host in ["127.0.0.1", "::1", "a.local, 10.0.0.1,", "/run/x.sock"] {
+            assert_eq!(check_address(host), Ok(()), "{host}");
+        }
+    }
 
     #[test]
     fn who_can_reach_it_is_said_in_words() {

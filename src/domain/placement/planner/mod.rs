@@ -145,6 +145,15 @@ impl<'a> Planner<'a> {
 
     /// Every candidate that can run, the fastest first; hundreds of them.
     pub fn candidates(&self, ask: &Ask) -> Vec<Candidate> {
+        let found = self.listed(ask, false);
+        if uses_a_device(&found) {
+            return found;
+        }
+        self.listed(ask, true)
+    }
+
+    /// … with micro-batches that harm prompts too where they are asked for.
+    fn listed(&self, ask: &Ask, small: bool) -> Vec<Candidate> {
         let mut found = Vec::new();
         let own = (ask.context.type_k.clone(), ask.context.type_v.clone());
         let also = ask.cache_types.iter().map(|t| (t.clone(), t.clone()));
@@ -154,16 +163,9 @@ impl<'a> Planner<'a> {
                 type_v,
                 ..ask.context.clone()
             };
-            let (_, enough): (Vec<u64>, Vec<u64>) = ask
-                .micro_batches
-                .iter()
-                .partition(|n| ask.harms_prompts(**n));
-            let mut own = self.with_micro_batches(&enough, &context, ask);
-            // Where a device has no room for buffers of that size, slow prompts are the price of using it.
-            if own.iter().all(|c| c.tier == Tier::CpuOnly) {
-                own = self.with_micro_batches(&ask.micro_batches, &context, ask);
-            }
-            found.extend(own);
+            let sizes = ask.micro_batches.iter().copied();
+            let sizes: Vec<u64> = sizes.filter(|n| small || !ask.harms_prompts(*n)).collect();
+            found.extend(self.with_micro_batches(&sizes, &context, ask));
         }
         found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         found
@@ -191,9 +193,18 @@ impl<'a> Planner<'a> {
 
     /// The fastest of each tier, exactly judged; the first is the plan.
     pub fn best(&self, ask: &Ask, of_each: usize) -> Vec<Candidate> {
+        let best = self.best_of(self.listed(ask, false), ask, of_each);
+        if uses_a_device(&best) {
+            return best;
+        }
+        // Where a device has no room for buffers of stock's size, slow prompts are the price of using it.
+        self.best_of(self.listed(ask, true), ask, of_each)
+    }
+
+    fn best_of(&self, among: Vec<Candidate>, ask: &Ask, of_each: usize) -> Vec<Candidate> {
         let mut counts: HashMap<Tier, usize> = HashMap::new();
         let mut best: Vec<Candidate> = Vec::new();
-        for candidate in self.candidates(ask) {
+        for candidate in among {
             // Of one placement the fastest micro-batch stands for all, and weights are repacked where they can be.
             let repacking = |p: &Placement| Placement {
                 no_repack: false,
@@ -236,7 +247,8 @@ impl<'a> Planner<'a> {
         };
         let own = context.micro_batch;
         for micro_batch in [own * 2, own / 2] {
-            if ask.micro_batches.contains(&micro_batch) && !ask.harms_prompts(micro_batch) {
+            let is_better = micro_batch > own || !ask.harms_prompts(micro_batch);
+            if ask.micro_batches.contains(&micro_batch) && is_better {
                 step(at.clone(), micro_batch);
             }
         }
@@ -379,6 +391,10 @@ impl<'a> Planner<'a> {
             Tier::GpuResident
         }
     }
+}
+
+fn uses_a_device(found: &[Candidate]) -> bool {
+    found.iter().any(|c| c.tier != Tier::CpuOnly)
 }
 
 /// What of a machine's memory a plan may use: at most `limit`, and `reserve` less than is free.
