@@ -13,7 +13,7 @@ use flux::ports::{Store as _, StoredRun};
 use serde_json::{Value, json};
 
 use bench_runs::CARD_TOML;
-use flux_cli::{Bed, FLASH_WINS, document};
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document};
 
 const QUEUE: &str = "GGML_VK_ALLOW_GRAPHICS_QUEUE";
 /// The card of the paper.
@@ -38,7 +38,7 @@ fn strings(values: &Value) -> Vec<&str> {
 #[test]
 fn c10_an_inherited_switch_is_said_and_not_passed_on() {
     let bed = Bed::new(FLASH_WINS);
-    let mut tune = bed.tune(&["--only", "flash-attn", "--processes", "4"]);
+    let mut tune = bed.tune(ONLY_FLASH);
     let output = tune
         .env(QUEUE, "0")
         .env("LLAMA_ARG_THREADS", "7")
@@ -71,7 +71,7 @@ fn needs_graphics_queue(effects: &str) -> Bed {
 fn c15_where_stock_fails_the_graphics_queue_is_the_baseline() {
     let bed = needs_graphics_queue("[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n");
     let only = ["--only", "graphics-queue,flash-attn", "--processes", "4"];
-    let result = document(bed.tune(&only).args(MACHINE));
+    let result = document(bed.tune(only).args(MACHINE));
     let queue = json!({"graphics-queue": "on"});
     assert_eq!(result["baseline"]["settings"], queue);
     assert_eq!(
@@ -105,7 +105,7 @@ fn c15_where_stock_fails_the_graphics_queue_is_the_baseline() {
 fn c15_where_nothing_beats_the_fallback_nothing_is_claimed() {
     let bed = needs_graphics_queue("");
     let only = ["--only", "graphics-queue,flash-attn", "--processes", "4"];
-    let result = document(bed.tune(&only).args(MACHINE));
+    let result = document(bed.tune(only).args(MACHINE));
     assert_eq!(
         result["baseline"]["settings"],
         json!({"graphics-queue": "on"})
@@ -116,7 +116,7 @@ fn c15_where_nothing_beats_the_fallback_nothing_is_claimed() {
 #[test]
 fn c40_a_cold_first_repetition_is_kept_in_every_run_of_both_arms() {
     let bed = Bed::new(&format!("first_factor = 0.3\n{FLASH_WINS}"));
-    let result = document(&mut bed.tune(&["--only", "flash-attn", "--processes", "4"]));
+    let result = document(&mut bed.tune(ONLY_FLASH));
     assert_eq!(result["verdict"], "improved");
     for run in &bed.store().runs(1).unwrap() {
         for test in tests_of(run).iter().filter(|t| t.test.n_prompt > 0) {
@@ -151,7 +151,7 @@ fn c40_processes_that_differ_by_far_are_inconclusive() {
 #[test]
 fn c41_every_arm_has_one_discarded_process_before_its_first_counted_one() {
     let bed = Bed::new(FLASH_WINS);
-    let result = document(&mut bed.tune(&["--only", "flash-attn", "--processes", "4"]));
+    let result = document(&mut bed.tune(ONLY_FLASH));
     let runs = bed.store().runs(1).unwrap();
     for arm in [
         Settings::stock(),
@@ -265,8 +265,8 @@ fn a_builds_own_variables_are_in_the_command_that_serves() {
 #[test]
 fn a_profile_of_an_exported_machine_never_reaches_the_real_one() {
     let bed = Bed::new(&format!("{FLASH_WINS}{CARD_TOML}"));
-    let only = ["--only", "flash-attn", "--processes", "4"];
-    let result = document(bed.tune(&only).args(MACHINE));
+    let only = ONLY_FLASH;
+    let result = document(bed.tune(only).args(MACHINE));
     assert_eq!(
         (&result["simulated"], &result["verdict"]),
         (&json!(true), &json!("improved"))

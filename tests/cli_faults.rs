@@ -20,12 +20,11 @@ use std::process::{Command, Stdio};
 use flux::ports::Store as _;
 
 use bench_runs::{alive, wait_until};
-use flux_cli::{Bed, FLASH_WINS, document, names, refused};
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document, names, refused};
 
 /// User and group "nobody": what root may read, they may not.
 const NOBODY: u32 = 65534;
 /// The shortest search.
-const ONLY: &[&str] = &["--only", "flash-attn", "--processes", "4"];
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -106,7 +105,9 @@ fn what_may_not_be_read_is_one_sentence() {
     let bed = Bed::new("");
     mode(&bed.model, 0o000);
     let said = refused(
-        &unprivileged(&bed, &mut bed.tune(ONLY)).output().unwrap(),
+        &unprivileged(&bed, &mut bed.tune(ONLY_FLASH))
+            .output()
+            .unwrap(),
         1,
     );
     assert!(said.contains("tiny.gguf"), "{said}");
@@ -128,7 +129,9 @@ fn a_data_folder_that_may_not_be_written_stops_a_measurement_before_it_begins() 
     fs::create_dir(&bed.data).unwrap();
     mode(&bed.data, 0o555);
     let said = refused(
-        &unprivileged(&bed, &mut bed.tune(ONLY)).output().unwrap(),
+        &unprivileged(&bed, &mut bed.tune(ONLY_FLASH))
+            .output()
+            .unwrap(),
         1,
     );
     assert!(said.contains("data"), "{said}");
@@ -136,7 +139,7 @@ fn a_data_folder_that_may_not_be_written_stops_a_measurement_before_it_begins() 
     assert_eq!(bed.files(), [""; 0]);
     fs::remove_dir(&bed.data).unwrap();
     fs::write(&bed.data, "a file").unwrap();
-    refused(&bed.tune(ONLY).output().unwrap(), 1);
+    refused(&bed.tune(ONLY_FLASH).output().unwrap(), 1);
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn a_folder_of_something_else_is_no_runtime() {
 fn two_do_not_measure_on_one_data_folder_but_anyone_may_look() {
     let bed = Bed::new("[[behaviour]]\ndo = \"hang\"\n");
     let mut first = bed
-        .tune(ONLY)
+        .tune(ONLY_FLASH)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -189,7 +192,7 @@ fn two_do_not_measure_on_one_data_folder_but_anyone_may_look() {
     let lines = BufReader::new(first.stderr.take().unwrap()).lines();
     let began = lines.map_while(Result::ok).find(|l| l == "session 1 began");
     assert!(began.is_some());
-    let said = refused(&bed.tune(ONLY).output().unwrap(), 1);
+    let said = refused(&bed.tune(ONLY_FLASH).output().unwrap(), 1);
     let expected = format!(
         "another Flux (process {}) is measuring with this data folder: {}",
         first.id(),
@@ -210,7 +213,7 @@ fn two_do_not_measure_on_one_data_folder_but_anyone_may_look() {
 #[test]
 fn a_full_disk_is_one_sentence_and_leaves_whole_runs() {
     let bed = Bed::new(FLASH_WINS);
-    let tune = bed.tune(ONLY);
+    let tune = bed.tune(ONLY_FLASH);
     let words: Vec<_> = tune.get_args().map(std::ffi::OsStr::to_owned).collect();
     fs::create_dir(&bed.data).unwrap();
     let shell = |script: &str| {
@@ -271,7 +274,11 @@ fn a_database_of_a_newer_flux_is_refused_and_left_alone() {
     database.pragma_update(None, "user_version", 99).unwrap();
     database.close().unwrap();
     let before = fs::read(&path).unwrap();
-    for mut command in [bed.tune(ONLY), bed.flux(&["history"]), bed.flux(&["scan"])] {
+    for mut command in [
+        bed.tune(ONLY_FLASH),
+        bed.flux(&["history"]),
+        bed.flux(&["scan"]),
+    ] {
         let said = refused(&command.output().unwrap(), 1);
         let expected = format!(
             "this database was made by a newer Flux (format 99, this one knows 6): {}",
@@ -292,7 +299,7 @@ fn a_damaged_database_is_set_aside_by_a_tune_and_only_named_by_a_look() {
     fs::write(&path, &garbage).unwrap();
     let said = refused(&bed.flux(&["history"]).output().unwrap(), 1);
     assert_eq!(said, format!("the database is damaged: {}", path.display()));
-    let output = bed.tune(ONLY).output().unwrap();
+    let output = bed.tune(ONLY_FLASH).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert_eq!(

@@ -10,6 +10,7 @@ mod flux_cli;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -18,15 +19,13 @@ use flux::domain::text::clean;
 use flux::domain::types::FailureClass;
 use flux::engine::evidence::{Evidence, evidence};
 use flux::ports::CancelMode;
-use flux::report::{Paths, html};
+use flux::report::{self, Format, Paths, html};
 use html5gum::{Token, Tokenizer};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use flux_cli::{Bed, FLASH_WINS, document, refused};
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document, refused};
 use scripted_engine::{Answer, Desk, Gate, finished};
-
-const ONLY_FLASH: &[&str] = &["--only", "flash-attn", "--processes", "4"];
 
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -120,6 +119,62 @@ fn a_winner_is_reported_with_the_numbers_of_show() {
     ] {
         assert!(page.contains(part), "{part}");
     }
+}
+
+/// The elements of an image, as a strict reader of XML finds them; nothing in it fetches or runs.
+fn elements(image: &str) -> BTreeSet<String> {
+    let tree = roxmltree::Document::parse(image).unwrap();
+    let mut found = BTreeSet::new();
+    for element in tree.descendants().filter(roxmltree::Node::is_element) {
+        let name = element.tag_name().name();
+        for attribute in element.attributes() {
+            let attribute = attribute.name();
+            let is_active = attribute.starts_with("on") || attribute == "href";
+            assert!(!is_active, "<{name} {attribute}>");
+        }
+        found.insert(name.to_owned());
+    }
+    let drawn = [
+        "circle", "polyline", "rect", "style", "svg", "text", "title",
+    ];
+    let is_drawn = |name: &String| drawn.contains(&name.as_str());
+    assert!(found.iter().all(is_drawn), "{found:?}");
+    found
+}
+
+#[test]
+fn its_charts_are_one_image() {
+    let bed = Bed::tuned();
+    let image = output(&mut bed.flux(&["report", "1", "--chart", "-o", "-"]));
+    elements(&image);
+    let shown = document(&mut bed.flux(&["show", "1", "--json"]));
+    let comparison = &shown["session"]["end"]["result"]["confirmation"]["metrics"]["tg128"];
+    let change = comparison["change_pct"].as_f64().unwrap();
+    for part in [
+        "Flash attention on against stock",
+        "Every run, tg128",
+        "session 1",
+        &format!("+{change:.0}"),
+    ] {
+        assert!(image.contains(part), "{part} of\n{image}");
+    }
+    let home = bed.fake.scratch().display().to_string();
+    assert!(!image.contains(&home));
+}
+
+#[test]
+fn what_was_never_measured_has_no_chart() {
+    let desk = Desk::new(|_| Answer::Fails(FailureClass::OutOfMemory));
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(desk.tune(None)).unwrap();
+    finished(&events, job);
+    let mut evidence = evidence(1, &desk.ports).unwrap();
+    evidence.runs.clear();
+    let refusal = report::document(&evidence, Format::Chart, None, &Paths::Full).unwrap_err();
+    assert_eq!(
+        refusal.headline,
+        "session 1 has no chart: nothing was measured"
+    );
 }
 
 #[test]
@@ -218,13 +273,21 @@ fn texts(evidence: &Value) -> Vec<String> {
     found
 }
 
-fn page_with(evidence: &Value, places: &[String], text: &str) -> String {
+fn with(evidence: &Value, places: &[String], text: &str) -> Evidence {
     let mut other = evidence.clone();
     for place in places {
         *other.pointer_mut(place).unwrap() = text.into();
     }
-    let evidence: Evidence = serde_json::from_value(other).unwrap();
-    html(&evidence, &Paths::Full).unwrap()
+    serde_json::from_value(other).unwrap()
+}
+
+fn page_with(evidence: &Value, places: &[String], text: &str) -> String {
+    html(&with(evidence, places, text), &Paths::Full).unwrap()
+}
+
+fn image_with(evidence: &Value, places: &[String], text: &str) -> String {
+    let evidence = with(evidence, places, text);
+    report::document(&evidence, Format::Chart, None, &Paths::Full).unwrap()
 }
 
 /// Whatever stands in any of its texts: the same tags as with a word, nothing that a browser repairs, every character
@@ -256,6 +319,7 @@ fn no_text_of_a_session_is_markup() {
     };
     let plain = tags("zz");
     assert!(plain.len() > 200, "{}", plain.len());
+    let drawn = elements(&image_with(&evidence, &places, "zz"));
     let part = prop_oneof![
         "[<>&\"'`=/!-]",
         Just("<script>".to_owned()),
@@ -272,8 +336,11 @@ fn no_text_of_a_session_is_markup() {
     };
     proptest!(config, |(text in text)| {
         let page = page_with(&evidence, &places, &text);
+        let image = image_with(&evidence, &places, &text);
         prop_assert_eq!(&tags(&text), &plain);
-        prop_assert!(page.chars().all(|c| c == '\n' || clean(c.encode_utf8(&mut [0; 4])).chars().eq([c])));
+        prop_assert_eq!(&elements(&image), &drawn);
+        let is_seen = |c: char| c == '\n' || clean(c.encode_utf8(&mut [0; 4])).chars().eq([c]);
+        prop_assert!(page.chars().all(is_seen) && image.chars().all(is_seen));
     });
 }
 

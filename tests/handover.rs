@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use bench_runs::CARD_TOML;
-use flux_cli::{Bed, FLASH_WINS, document, refused};
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document, refused};
 
 /// Names that have broken a script somewhere.
 const ODD: [&str; 7] = [
@@ -36,7 +36,6 @@ const ODD: [&str; 7] = [
     "Größe 模型 🦙.gguf",
     "-n;#&|<>*?[x]{a,b}!\\.gguf",
 ];
-const ONLY: &[&str] = &["--only", "flash-attn", "--processes", "4"];
 
 /// A server that writes down its words and llama.cpp's variables, each ended by a zero byte.
 fn fake_server(path: &Path) {
@@ -138,23 +137,6 @@ proptest! {
     }
 }
 
-fn tuned() -> Bed {
-    let bed = Bed::new(FLASH_WINS);
-    let result = document(&mut bed.tune(ONLY));
-    assert_eq!(result["verdict"], "improved");
-    bed
-}
-
-fn export(bed: &Bed, args: &[&str]) -> String {
-    let output = bed.flux(&["export", "1"]).args(args).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
-
 const FORMS: [&str; 6] = [
     "bash",
     "powershell",
@@ -166,10 +148,10 @@ const FORMS: [&str; 6] = [
 
 #[test]
 fn a_session_is_handed_over_in_every_form() {
-    let bed = tuned();
+    let bed = Bed::tuned();
     let model = bed.model.to_str().unwrap();
     for form in FORMS {
-        let text = export(&bed, &["--format", form, "--port", "9001"]);
+        let text = bed.export(&["--format", form, "--port", "9001"]);
         for needed in [
             "flash-attn",
             "9001",
@@ -180,11 +162,11 @@ fn a_session_is_handed_over_in_every_form() {
         }
         assert!(text.contains(model), "{form}: {text}");
     }
-    let session: Value = serde_json::from_str(&export(&bed, &[])).unwrap();
+    let session: Value = serde_json::from_str(&bed.export(&[])).unwrap();
     assert_eq!(session["session"]["id"], 1, "JSON is still everything");
     let file = bed.fake.scratch().join("unit.service");
     let args = ["--format", "systemd", "-o", file.to_str().unwrap()];
-    assert_eq!(export(&bed, &args), "");
+    assert_eq!(bed.export(&args), "");
     assert!(fs::read_to_string(&file).unwrap().contains("\nExecStart="));
     fs::remove_file(&bed.model).unwrap();
     let gone = bed
@@ -294,7 +276,7 @@ fn a_secret_an_open_door_and_what_is_no_address_are_refused() {
 
 #[test]
 fn a_command_is_printed_for_each_shell() {
-    let bed = tuned();
+    let bed = Bed::tuned();
     let print = |shell: &str, extra: &[&str]| {
         let mut run = bed.flux(&["run", "--print", "--shell", shell, "-m"]);
         run.arg(&bed.model)
@@ -321,7 +303,7 @@ fn a_command_is_printed_for_each_shell() {
 #[test]
 fn what_has_no_profile_is_not_handed_over() {
     let bed = Bed::new("process_sd = 0.002\n");
-    document(&mut bed.tune(ONLY));
+    document(&mut bed.tune(ONLY_FLASH));
     for form in ["bash", "profile"] {
         let output = bed
             .flux(&["export", "1", "--format", form])
@@ -337,7 +319,7 @@ fn what_has_no_profile_is_not_handed_over() {
     }
     let machine = ["--machine", "rx580-2048sp"];
     let simulated = Bed::new(&format!("{FLASH_WINS}{CARD_TOML}"));
-    document(simulated.tune(ONLY).args(machine));
+    document(simulated.tune(ONLY_FLASH).args(machine));
     let output = simulated
         .flux(&["export", "1", "--format", "profile"])
         .output()
@@ -360,9 +342,9 @@ fn nobody_is_named_in_what_is_shared() {
         command.env("GGML_CACHE", &home);
         command
     };
-    let tune = as_anna(bed.tune(ONLY)).output().unwrap();
+    let tune = as_anna(bed.tune(ONLY_FLASH)).output().unwrap();
     assert!(tune.status.success());
-    let whole = export(&bed, &[]);
+    let whole = bed.export(&[]);
     assert!(
         whole.contains("annalena"),
         "without --redact all is as it was"
@@ -410,7 +392,7 @@ fn nobody_is_named_in_what_is_shared() {
 #[test]
 fn a_report_is_written_whatever_the_user_is_called() {
     let bed = Bed::new(FLASH_WINS);
-    assert!(bed.tune(ONLY).output().unwrap().status.success());
+    assert!(bed.tune(ONLY_FLASH).output().unwrap().status.success());
     let mut report = bed.flux(&["report", "1", "-o", "-"]);
     let written = report.env("USER", "generation").output().unwrap();
     let said = String::from_utf8_lossy(&written.stderr);

@@ -14,30 +14,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use flux_cli::{Bed, FLASH_WINS, document, refused};
-
-const ONLY: &[&str] = &["--only", "flash-attn", "--processes", "4"];
-
-fn tuned() -> Bed {
-    let bed = Bed::new(FLASH_WINS);
-    let result = document(&mut bed.tune(ONLY));
-    assert_eq!(result["verdict"], "improved");
-    bed
-}
-
-fn export(bed: &Bed, args: &[&str]) -> String {
-    let output = bed.flux(&["export", "1"]).args(args).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document, refused};
 
 /// The tuned profile's document, and a machine with another build to take it over.
 fn carried() -> (Value, Bed, std::path::PathBuf) {
-    let text = export(&tuned(), &["--format", "profile"]);
+    let text = Bed::tuned().export(&["--format", "profile"]);
     let there = Bed::new(FLASH_WINS);
     let mut add = there.flux(&[
         "runtime", "add", "--json", "--name", "other", "--env", "HSA_X=1",
@@ -95,7 +76,7 @@ fn another_flux_takes_a_profile_over_and_applies_it_only_when_told_to() {
         there
             .flux(&["tune", "--json", "--runtime", "other", "-m"])
             .arg(&there.model)
-            .args(ONLY),
+            .args(ONLY_FLASH),
     );
     assert_eq!(
         result["stale_profile"]["reproduced"], true,
@@ -108,9 +89,9 @@ fn another_flux_takes_a_profile_over_and_applies_it_only_when_told_to() {
 
 #[test]
 fn on_the_machine_it_came_from_a_profile_holds() {
-    let bed = tuned();
+    let bed = Bed::tuned();
     let file = bed.fake.scratch().join("profile.json");
-    fs::write(&file, export(&bed, &["--format", "profile"])).unwrap();
+    fs::write(&file, bed.export(&["--format", "profile"])).unwrap();
     let other = bed.fake.scratch().join("other data");
     let flux = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use flux::domain::search::Confirmation;
 use flux::domain::stats::{Ordered, confirm};
@@ -122,6 +125,61 @@ fn assert_reads(c: &Comparison, change: &str, interval: [&str; 2], n: usize, ver
     assert_eq!([shown(low), shown(high)], interval);
     assert_eq!((c.baseline.n, c.candidate.n), (n, n));
     assert_eq!(c.verdict, verdict, "{}", c.reason);
+}
+
+/// The README's charts are those of `flux report SESSION --chart`. `UPDATE_SNAPSHOTS=1` draws them anew.
+#[test]
+fn the_charts_of_the_readme_are_of_these_sessions() {
+    for (recorded, session, file) in [
+        (replay::H200, "1", "h200-tune.svg"),
+        (replay::PAIR, "1", "h200-pair.svg"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        replay::unpack(recorded, dir.path());
+        let mut flux = Command::new(env!("CARGO_BIN_EXE_flux"));
+        flux.arg("--data-dir").arg(dir.path());
+        flux.args(["report", session, "--chart", "-o", "-"]);
+        let output = flux.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("screenshots")
+            .join(file);
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            fs::write(&path, &output.stdout).unwrap();
+        }
+        let kept = fs::read(&path).unwrap();
+        assert!(kept == output.stdout, "{file} is not what Flux draws now");
+    }
+}
+
+/// What is screened is in `flux show 1 --json`; the change against the last baseline before it.
+#[test]
+fn the_h200_sessions_read_as_the_readme_says() {
+    let of = |session, metric| judged(replay::H200, session, metric);
+    assert_eq!(of(1, "tg128"), "+3.0 (+2.3 to +3.6) Improved, 12 + 12");
+    assert_eq!(of(1, "pp512"), "-2 (-4 to +1) Inconclusive, 12 + 12");
+    assert_eq!(of(1, "pp2048"), "-0 (-1 to +1) Inconclusive, 12 + 12");
+    assert_eq!(of(2, "tg128"), "+0.5 (-0.3 to +1.2) Inconclusive, 12 + 12");
+    let dir = tempfile::tempdir().unwrap();
+    replay::restore(dir.path());
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let result = store.session(1).unwrap().unwrap().end.unwrap().result;
+    let share = result["overhead"]["flux_pct"].as_f64().unwrap();
+    assert_eq!(format!("{share:.2}"), "0.16");
+    let changes = result["candidates"].as_array().unwrap().iter().map(|c| {
+        let change = c["change_pct"].as_f64().unwrap();
+        (c["settings"].to_string(), format!("{change:.1}"))
+    });
+    let changes: BTreeMap<String, String> = changes.collect();
+    for (setting, change) in [
+        (r#"{"pinned-memory":"off"}"#, "-1.9"),
+        (r#"{"cuda-fusion":"off"}"#, "-7.8"),
+        (r#"{"cuda-pdl":"off"}"#, "-13.2"),
+        (r#"{"cuda-graphs":"off"}"#, "-16.8"),
+        (r#"{"flash-attn":"off"}"#, "-17.3"),
+    ] {
+        assert_eq!(changes[setting], change, "{setting}");
+    }
 }
 
 #[test]

@@ -21,29 +21,6 @@ use flux_cli::{Bed, document, refused};
 /// Fast, with processes unlike enough for a spread.
 const FAST: &str = "pp = 20000\ntg = 2000\nprocess_sd = 0.004\nrepetition_sd = 0.01\n";
 
-fn check(bed: &Bed, args: &[&str]) -> Command {
-    let mut command = bed.flux(&["serve-check", "--json", "--runtime"]);
-    command.arg(bed.fake.dir()).arg("-m").arg(&bed.model);
-    let small = [
-        "--prompt-tokens",
-        "300",
-        "--gen-tokens",
-        "64",
-        "--reps",
-        "2",
-    ];
-    let is_set = args.contains(&"--processes");
-    command
-        .args(small)
-        .args(if is_set {
-            &[][..]
-        } else {
-            &["--processes", "4"]
-        })
-        .args(args);
-    command
-}
-
 fn text(bed: &Bed, args: &[&str]) -> String {
     let output = bed.flux(args).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -53,7 +30,7 @@ fn text(bed: &Bed, args: &[&str]) -> String {
 #[test]
 fn code_and_prose_are_judged_apart_with_their_acceptance() {
     let bed = Bed::new(FAST);
-    let found = document(&mut check(&bed, &["--speculate"]));
+    let found = document(&mut bed.serve_check(&["--speculate", "--processes", "4"]));
     let rows = found["live"]["speculation"].as_array().unwrap();
     let of = |row: &Value| {
         (
@@ -129,7 +106,7 @@ fn every_run_is_kept_with_its_text(bed: &Bed) {
 fn a_draft_model_is_a_kind_of_its_own() {
     let bed = Bed::new(FAST);
     let draft = bed.model.display().to_string();
-    let found = document(&mut check(&bed, &["--draft", &draft, "--processes", "3"]));
+    let found = document(&mut bed.serve_check(&["--draft", &draft, "--processes", "3"]));
     assert_eq!(
         found["live"]["speculation"][0]["kind"], "draft-simple",
         "{found}"
@@ -141,9 +118,12 @@ fn a_draft_model_is_a_kind_of_its_own() {
             .any(|w| w == ["--spec-type", "draft-simple", "--model-draft", &*draft]),
         "{argv:?}"
     );
-    let none = check(&bed, &["--draft", "/m/none.gguf"]).output().unwrap();
+    let none = bed
+        .serve_check(&["--draft", "/m/none.gguf"])
+        .output()
+        .unwrap();
     assert_eq!(refused(&none, 2), "there is no draft model: /m/none.gguf");
-    let unknown = check(&bed, &["--speculate=magic"]).output().unwrap();
+    let unknown = bed.serve_check(&["--speculate=magic"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
 }
 
@@ -151,7 +131,12 @@ fn a_draft_model_is_a_kind_of_its_own() {
 fn an_answer_said_again_is_no_speed() {
     let act = "[[behaviour]]\ndo = { server = \"replays\" }\n";
     let bed = Bed::new(&format!("{FAST}{act}"));
-    let said = refused(&check(&bed, &["--speculate"]).output().unwrap(), 1);
+    let said = refused(
+        &bed.serve_check(&["--speculate", "--processes", "4"])
+            .output()
+            .unwrap(),
+        1,
+    );
     assert!(
         said.contains("all 64 drafted tokens were accepted: the answer was known before"),
         "{said}"

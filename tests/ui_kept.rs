@@ -39,27 +39,14 @@ fn history(bed: &Bed) -> Stage {
     stage
 }
 
-fn check(bed: &Bed, args: &[&str]) {
-    let mut command = bed.flux(&["serve-check", "--json", "--runtime"]);
-    command.arg(bed.fake.dir()).arg("-m").arg(&bed.model);
-    let small = [
-        "--prompt-tokens",
-        "300",
-        "--gen-tokens",
-        "64",
-        "--reps",
-        "2",
-    ];
-    document(command.args(small).args(["--processes", "3"]).args(args));
-}
-
 const FAST: &str = "pp = 20000\ntg = 2000\nprocess_sd = 0.004\nrepetition_sd = 0.01\n";
 
 #[test]
 fn speculation_has_a_table_and_clients_are_told_of_every_run() {
     let bed = Bed::new(FAST);
-    check(&bed, &["--speculate"]);
-    check(&bed, &["--settings", "flash-attn=on", "--clients", "1,4"]);
+    document(&mut bed.serve_check(&["--processes", "3", "--speculate"]));
+    let clients = ["--settings", "flash-attn=on", "--clients", "1,4"];
+    document(bed.serve_check(&["--processes", "3"]).args(clients));
     let mut stage = history(&bed);
     stage.click("Session 1, Tiny (random weights), no verdict");
     for part in [

@@ -13,6 +13,7 @@ mod ranking;
 mod samples;
 mod scatter;
 mod scene;
+mod sheet;
 mod strip;
 mod svg;
 mod swarm;
@@ -30,5 +31,6 @@ pub use scene::{
     AREA_OPACITY, Align, Anchor, BODY, CAPTION, Item, Mark, NARROWEST, Point, Role, Scene, Table,
     text_width_estimate, truncated,
 };
+pub use sheet::{Panel, Sheet};
 pub use strip::{Cell, CellState, Strip};
-pub use svg::{escaped, svg};
+pub use svg::{escaped, image, svg};

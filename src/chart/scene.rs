@@ -313,6 +313,15 @@ impl Scene {
         self.label(at, anchor, f32::INFINITY, text);
     }
 
+    /// Adds another scene with its corner at `at`, and room for it.
+    pub(super) fn place(&mut self, other: Scene, at: Point) {
+        self.height = self.height.max(at.y + other.height);
+        self.items.extend(other.items.into_iter().map(|item| Item {
+            mark: item.mark.moved(at),
+            ..item
+        }));
+    }
+
     /// Adds a straight line.
     pub(super) fn line(&mut self, from: Point, to: Point, role: Role, width: f32, dash: bool) {
         self.add(Mark::Polyline {
@@ -339,6 +348,30 @@ impl Scene {
             role,
         };
         self.hinted(mark, hint);
+    }
+}
+
+impl Mark {
+    /// The same with the origin moved to `by`.
+    fn moved(mut self, by: Point) -> Self {
+        let shift = |points: &mut Vec<Point>| {
+            for point in points {
+                point.x += by.x;
+                point.y += by.y;
+            }
+        };
+        match &mut self {
+            Self::Rect { x, y, .. } | Self::Circle { x, y, .. } | Self::Text { x, y, .. } => {
+                *x += by.x;
+                *y += by.y;
+            }
+            Self::Polyline { points, .. } => shift(points),
+            Self::Area { points, base_y, .. } => {
+                shift(points);
+                *base_y += by.y;
+            }
+        }
+        self
     }
 }
 

@@ -7,10 +7,20 @@ use super::scene::{Anchor, Item, Mark, Point, Scene};
 /// The scene as an `<svg>` element. It scales down with its column; colours are the page's `.NAME-fill` and
 /// `.NAME-stroke` classes, one pair for every [`super::Role`].
 pub fn svg(scene: &Scene) -> String {
+    written(scene, "")
+}
+
+/// The scene as a file of its own. `style` has the CSS that a page would have, and `.card`, the ground it is painted on.
+pub fn image(scene: &Scene, style: &str) -> String {
+    let ground = "<rect class=\"card\" width=\"100%\" height=\"100%\" rx=\"8\"/>";
+    written(scene, &format!("<style>\n{style}</style>\n{ground}\n"))
+}
+
+fn written(scene: &Scene, under: &str) -> String {
     let (width, height) = (number(scene.width), number(scene.height));
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\">\n<title>{}</title>\n",
+         width=\"{width}\" height=\"{height}\">\n<title>{}</title>\n{under}",
         escaped(&scene.summary)
     );
     for item in &scene.items {

@@ -390,7 +390,10 @@ pub struct Report {
     /// Session
     #[arg(value_name = "SESSION")]
     pub id: i64,
-    /// File to write, - for stdout [default: flux-session-N.html]
+    /// Only its charts, as one SVG image
+    #[arg(long)]
+    pub chart: bool,
+    /// File to write, - for stdout [default: flux-session-N.html, or .svg]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace a file that exists

@@ -8,7 +8,7 @@ use super::page::{figure, section, table, text};
 use super::story::Story;
 
 /// Charts are laid out for this width, points; the page scales them down where it is narrower.
-const WIDTH: f32 = 778.0;
+pub(super) const WIDTH: f32 = 778.0;
 
 /// Every confirmation, the one the verdict is of first.
 pub(super) fn confirmations(story: &Story) -> String {

@@ -8,6 +8,7 @@ use crate::engine::Ports;
 use crate::engine::evidence::{Evidence, evidence};
 use crate::engine::message::JobError;
 
+use super::picture::picture;
 use super::{Paths, csv, file, handover, html};
 
 /// Form of a session's file.
@@ -19,6 +20,8 @@ pub enum Format {
     Json,
     /// One line per sample.
     Csv,
+    /// Its charts as one image.
+    Chart,
     /// The profile, for another Flux.
     Profile,
     /// The profile, in a form that starts a server.
@@ -27,7 +30,7 @@ pub enum Format {
 
 impl Format {
     /// What was measured, in every form.
-    pub const MEASURED: [Self; 3] = [Self::Html, Self::Json, Self::Csv];
+    pub const MEASURED: [Self; 4] = [Self::Html, Self::Chart, Self::Json, Self::Csv];
     /// The profile, in every form.
     pub const PROFILE: [Self; 7] = [
         Self::Start(Form::Bash),
@@ -45,6 +48,7 @@ impl Format {
             Self::Html => "HTML report",
             Self::Json => "JSON",
             Self::Csv => "CSV",
+            Self::Chart => "SVG chart",
             Self::Profile => "Profile for another Flux",
             Self::Start(Form::Bash) => "Bash script",
             Self::Start(Form::Powershell) => "PowerShell script",
@@ -61,6 +65,7 @@ impl Format {
             Self::Html => "html",
             Self::Json => "json",
             Self::Csv => "csv",
+            Self::Chart => "svg",
             Self::Profile => "profile.json",
             Self::Start(Form::Bash) => "sh",
             Self::Start(Form::Powershell) => "ps1",
@@ -77,7 +82,7 @@ impl Format {
 /// `paths` says.
 ///
 /// # Errors
-/// As [`html`], and of the forms of a handover.
+/// As [`html`], nothing was measured that a chart could show, and of the forms of a handover.
 pub fn document(
     evidence: &Evidence,
     format: Format,
@@ -96,6 +101,7 @@ pub fn document(
             evidence.session.id,
             &paths.shown(evidence).map_err(failed)?.runs,
         )),
+        Format::Chart => picture(&paths.shown(evidence).map_err(failed)?),
         Format::Profile => {
             let hidden = Paths::shortened().redaction(evidence).map_err(failed)?;
             handover::shared(evidence, &hidden.unwrap_or_default())
@@ -115,7 +121,7 @@ pub fn document(
 pub fn export(session: i64, format: Format, path: &Path, ports: &Ports) -> Result<(), JobError> {
     let evidence = evidence(session, ports)?;
     let paths = match format {
-        Format::Html => Paths::shortened(),
+        Format::Html | Format::Chart => Paths::shortened(),
         _ => Paths::Full,
     };
     let content = document(&evidence, format, None, &paths)?;

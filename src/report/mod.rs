@@ -11,6 +11,7 @@ mod handover;
 pub mod lab;
 mod page;
 mod paths;
+mod picture;
 mod place;
 mod sections;
 mod story;

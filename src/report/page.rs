@@ -114,6 +114,33 @@ const fn colours(role: Role) -> [&'static str; 2] {
     }
 }
 
+/// CSS of a chart that is a file of its own: plain colours, since not every viewer of images knows variables; light where
+/// the reader's choice is not known.
+pub(super) fn image_style() -> String {
+    let rules = |scheme: usize, card: &str| {
+        let roles = Role::ALL
+            .iter()
+            .map(|role| (role.name(), colours(*role)[scheme]));
+        roles.fold(
+            format!(".card{{fill:{card}}}"),
+            |mut css, (name, colour)| {
+                let _ = write!(
+                    css,
+                    ".{name}-fill{{fill:{colour}}}.{name}-stroke{{stroke:{colour}}}"
+                );
+                css
+            },
+        )
+    };
+    format!(
+        "text{{font-family:Inter,system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;font-variant-numeric:tabular-nums}}\n\
+         {}\n@media (prefers-color-scheme:dark){{{}}}\n.area{{fill-opacity:{}}}\n",
+        rules(1, "#ffffff"),
+        rules(0, "#1a1e26"),
+        chart::AREA_OPACITY
+    )
+}
+
 fn style() -> String {
     let variables = |scheme: usize| {
         Role::ALL.iter().fold(String::new(), |mut css, role| {

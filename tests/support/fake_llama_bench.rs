@@ -8,6 +8,8 @@
     reason = "it stands in for a program that prints"
 )]
 
+#[path = "fake_acts.rs"]
+mod fake_acts;
 #[path = "fake_config.rs"]
 mod fake_config;
 #[path = "fake_llama_server.rs"]
@@ -128,13 +130,13 @@ fn bench(dir: &Path, config: &Config, args: &[String]) -> ExitCode {
     let situation = Situation::new(args.fields.clone(), process);
     let acts = config.acts(&situation);
     for act in &acts {
-        if let Some(code) = fake_config::before_results(act) {
+        if let Some(code) = fake_acts::before_results(act) {
             return code;
         }
     }
     let code = results(config, &args, &situation, &acts);
     for act in &acts {
-        if let Some(code) = fake_config::after_results(act) {
+        if let Some(code) = fake_acts::after_results(act) {
             return code;
         }
     }

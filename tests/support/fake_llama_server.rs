@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use crate::fake_acts;
 use crate::fake_config::{self, Act, Config, Noise, ServerAct, Situation};
 
 /// Words of the simulated vocabulary.
@@ -52,7 +53,7 @@ pub fn serve(dir: &Path, config: Config, fields: Map<String, Value>, args: &[Str
     for act in config.acts(&situation) {
         if let Act::Server(act) = act {
             acts.push(act);
-        } else if let Some(code) = fake_config::before_results(&act) {
+        } else if let Some(code) = fake_acts::before_results(&act) {
             return code;
         }
     }
@@ -377,7 +378,7 @@ impl Answer {
 
     fn whole(&self, server: &Server, connection: &mut TcpStream) -> std::io::Result<()> {
         if self.is_counted && server.does(&ServerAct::Dies) {
-            let _ = fake_config::before_results(&Act::DeviceLost);
+            let _ = fake_acts::before_results(&Act::DeviceLost);
         }
         // Nobody times an answer that is asked for with its probabilities.
         if self.probs == 0 {
@@ -412,7 +413,7 @@ impl Answer {
         for (i, id) in self.ids.iter().enumerate() {
             if self.is_counted && i == self.ids.len() / 2 && i > 0 {
                 if server.does(&ServerAct::Dies) {
-                    let _ = fake_config::before_results(&Act::DeviceLost);
+                    let _ = fake_acts::before_results(&Act::DeviceLost);
                 }
                 if server.does(&ServerAct::HangsUp) {
                     return Ok(());

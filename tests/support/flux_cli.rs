@@ -18,6 +18,9 @@ use super::fake_runtime::FakeRuntime;
 pub const FLASH_WINS: &str = "process_sd = 0.004\nrepetition_sd = 0.01\n\
     [[effect]]\nwhen = [\"flash_attn=1\"]\npp = 1.1\ntg = 1.3\n";
 
+/// A search of flash attention alone.
+pub const ONLY_FLASH: &[&str] = &["--only", "flash-attn", "--processes", "4"];
+
 /// A data folder, a model and a runtime that go away together.
 pub struct Bed {
     pub fake: FakeRuntime,
@@ -48,6 +51,14 @@ impl Bed {
             data,
             within: None,
         }
+    }
+
+    /// One whose first session, [`ONLY_FLASH`], kept flash attention.
+    pub fn tuned() -> Self {
+        let bed = Self::new(FLASH_WINS);
+        let result = document(&mut bed.tune(ONLY_FLASH));
+        assert_eq!(result["verdict"], "improved");
+        bed
     }
 
     /// `flux` with this data folder, without a home; it and its children bear the mark.
@@ -83,6 +94,23 @@ impl Bed {
         command.arg(self.fake.dir()).arg("-m").arg(&self.model);
         command.args(args);
         command
+    }
+
+    /// `flux serve-check` of the model on the runtime, with tests of a moment.
+    pub fn serve_check(&self, args: &[&str]) -> Command {
+        let mut command = self.flux(&["serve-check", "--json", "--runtime"]);
+        command.arg(self.fake.dir()).arg("-m").arg(&self.model);
+        let small = "--prompt-tokens 300 --gen-tokens 64 --reps 2";
+        command.args(small.split(' ')).args(args);
+        command
+    }
+
+    /// What the first session is exported as.
+    pub fn export(&self, args: &[&str]) -> String {
+        let output = self.flux(&["export", "1"]).args(args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// The store, for looking.

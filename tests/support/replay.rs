@@ -11,7 +11,7 @@ use flux::ports::{CancelToken, Runner, Store as _, StoredRun};
 use flux::store::{Access, SqliteStore};
 
 /// Three sessions on one NVIDIA H200 (`tests/recorded/README.md`): 1 is a tuning that ends improved.
-const H200: &str = "tests/recorded/h200-sessions.db.gz";
+pub const H200: &str = "tests/recorded/h200-sessions.db.gz";
 
 /// One session on two cores of a shared machine, with its sensors read: it ends inconclusive.
 const CPU: &str = "tests/recorded/cpu-session.db.gz";

@@ -1,4 +1,4 @@
-//! `flux report`: a session as one HTML file.
+//! `flux report`: a session as one HTML file, or its charts as one image.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::cli::error::{CliError, CliResult};
 use crate::cli::output::{Output, print_file, print_json};
 use crate::domain::text::clean;
 use crate::engine::evidence::evidence;
-use crate::report;
+use crate::report::{self, Format};
 
 use super::open::Place;
 
@@ -30,13 +30,18 @@ pub fn run(args: &Report, place: &Place, output: &Output) -> CliResult {
     } else {
         report::Paths::shortened()
     };
-    let html = report::html(&evidence, &paths)?;
+    let format = if args.chart {
+        Format::Chart
+    } else {
+        Format::Html
+    };
+    let content = report::document(&evidence, format, None, &paths)?;
     let path = args.output.clone();
-    let path = path.unwrap_or_else(|| PathBuf::from(report::Format::Html.file_name(args.id)));
+    let path = path.unwrap_or_else(|| PathBuf::from(format.file_name(args.id)));
     if is_stdout {
-        return print_file(&html);
+        return print_file(&content);
     }
-    report::write(&path, html.as_bytes(), args.force)?;
+    report::write(&path, content.as_bytes(), args.force)?;
     output.step(&format!("written: {}", clean(&path.display().to_string())));
     if output.json {
         print_json(&json!({ "schema": 1, "written": path }))?;

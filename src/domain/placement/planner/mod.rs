@@ -145,60 +145,47 @@ impl<'a> Planner<'a> {
 
     /// Every candidate that can run, the fastest first; hundreds of them.
     pub fn candidates(&self, ask: &Ask) -> Vec<Candidate> {
-        let found = self.listed(ask, false);
-        if uses_a_device(&found) {
-            return found;
-        }
-        self.listed(ask, true)
+        self.sparing_prompts(|small| self.listed(ask, small))
     }
 
-    /// … with micro-batches that harm prompts too where they are asked for.
+    /// The fastest of each tier, exactly judged; the first is the plan.
+    pub fn best(&self, ask: &Ask, of_each: usize) -> Vec<Candidate> {
+        self.sparing_prompts(|small| self.best_of(self.listed(ask, small), ask, of_each))
+    }
+
+    /// What is found without micro-batches that harm prompts. Where nothing is, or a device has no room for buffers of
+    /// stock's size, slow prompts are the price of using it.
+    fn sparing_prompts(&self, found: impl Fn(bool) -> Vec<Candidate>) -> Vec<Candidate> {
+        let sparing = found(false);
+        let uses_all = |c: &Candidate| self.devices() == 0 || c.tier != Tier::CpuOnly;
+        if sparing.iter().any(uses_all) {
+            sparing
+        } else {
+            found(true)
+        }
+    }
+
+    /// Candidates of every cache type and micro-batch asked for, those that harm prompts only if `small`.
     fn listed(&self, ask: &Ask, small: bool) -> Vec<Candidate> {
         let mut found = Vec::new();
         let own = (ask.context.type_k.clone(), ask.context.type_v.clone());
         let also = ask.cache_types.iter().map(|t| (t.clone(), t.clone()));
         for (type_k, type_v) in std::iter::once(own).chain(also) {
-            let context = ContextParams {
-                type_k,
-                type_v,
-                ..ask.context.clone()
-            };
             let sizes = ask.micro_batches.iter().copied();
-            let sizes: Vec<u64> = sizes.filter(|n| small || !ask.harms_prompts(*n)).collect();
-            found.extend(self.with_micro_batches(&sizes, &context, ask));
+            for micro_batch in sizes.filter(|n| small || !ask.harms_prompts(*n)) {
+                let context = ContextParams {
+                    type_k: type_k.clone(),
+                    type_v: type_v.clone(),
+                    micro_batch,
+                    batch: ask.context.batch.max(micro_batch),
+                    ..ask.context.clone()
+                };
+                let placements = self.placements(&context).into_iter();
+                found.extend(placements.map(|p| self.quick(p, &context, ask, self.memories)));
+            }
         }
         found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         found
-    }
-
-    fn with_micro_batches(
-        &self,
-        micro_batches: &[u64],
-        context: &ContextParams,
-        ask: &Ask,
-    ) -> Vec<Candidate> {
-        let mut found = Vec::new();
-        for &micro_batch in micro_batches {
-            let context = ContextParams {
-                micro_batch,
-                batch: context.batch.max(micro_batch),
-                ..context.clone()
-            };
-            for placement in self.placements(&context) {
-                found.push(self.quick(placement, &context, ask, self.memories));
-            }
-        }
-        found
-    }
-
-    /// The fastest of each tier, exactly judged; the first is the plan.
-    pub fn best(&self, ask: &Ask, of_each: usize) -> Vec<Candidate> {
-        let best = self.best_of(self.listed(ask, false), ask, of_each);
-        if uses_a_device(&best) {
-            return best;
-        }
-        // Where a device has no room for buffers of stock's size, slow prompts are the price of using it.
-        self.best_of(self.listed(ask, true), ask, of_each)
     }
 
     fn best_of(&self, among: Vec<Candidate>, ask: &Ask, of_each: usize) -> Vec<Candidate> {
@@ -391,10 +378,6 @@ impl<'a> Planner<'a> {
             Tier::GpuResident
         }
     }
-}
-
-fn uses_a_device(found: &[Candidate]) -> bool {
-    found.iter().any(|c| c.tier != Tier::CpuOnly)
 }
 
 /// What of a machine's memory a plan may use: at most `limit`, and `reserve` less than is free.
