@@ -71,7 +71,7 @@ fn needs_graphics_queue(effects: &str) -> Bed {
 fn c15_where_stock_fails_the_graphics_queue_is_the_baseline() {
     let bed = needs_graphics_queue("[[effect]]\nwhen = [\"flash_attn=1\"]\ntg = 1.3\n");
     let only = ["--only", "graphics-queue,flash-attn", "--processes", "4"];
-    let result = document(bed.tune(only).args(MACHINE));
+    let result = document(bed.tune(&only).args(MACHINE));
     let queue = json!({"graphics-queue": "on"});
     assert_eq!(result["baseline"]["settings"], queue);
     assert_eq!(
@@ -105,7 +105,7 @@ fn c15_where_stock_fails_the_graphics_queue_is_the_baseline() {
 fn c15_where_nothing_beats_the_fallback_nothing_is_claimed() {
     let bed = needs_graphics_queue("");
     let only = ["--only", "graphics-queue,flash-attn", "--processes", "4"];
-    let result = document(bed.tune(only).args(MACHINE));
+    let result = document(bed.tune(&only).args(MACHINE));
     assert_eq!(
         result["baseline"]["settings"],
         json!({"graphics-queue": "on"})

@@ -9,7 +9,6 @@ mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
 
-use std::process::Command;
 
 use flux::domain::types::{RunOutcome, Side};
 use flux::ports::Store as _;
