@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::error::{CliError, CliResult, Kept};
-use super::output::{say, try_print_end};
+use super::output::{is_stuck, is_writing, say, try_print_end};
 
 /// What the outside world asks of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +32,14 @@ static LISTENER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 pub fn install(json: bool) -> CliResult {
     let mut is_again = false;
     let deliver = move |request| {
-        if !is_told(request) && (end(json) || is_again) {
+        // Who still listens while a result is written has nothing left to stop.
+        if !is_writing() && is_told(request) {
+            return;
+        }
+        // The result is waited for; asked again, only while somebody takes it.
+        if end(json) || (is_again && is_stuck()) {
             std::process::exit(CliError::Cancelled(Kept::default()).status().into());
         }
-        // A result that nobody takes from stdout is waited for once.
         is_again = true;
     };
     platform::install(deliver).map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
@@ -56,7 +60,7 @@ fn is_told(request: Request) -> bool {
         .is_some_and(|sender| !matches!(sender.try_send(request), Err(e) if e.is_disconnected()))
 }
 
-/// Says that Flux was ended; `false` while its result is being written.
+/// Says that Flux was ended; `false` while its document is being written.
 fn end(json: bool) -> bool {
     let cancelled = CliError::Cancelled(Kept::default());
     if json && !try_print_end(&cancelled.document()) {
