@@ -196,6 +196,29 @@ fn two_do_not_measure_on_one_data_folder_but_anyone_may_look() {
         bed.data.display()
     );
     assert_eq!(said, expected);
+    // What is wrong with a request is said first, whoever measures.
+    for wrong in [
+        &["tune", "--only", "nonsense"][..],
+        &["ab", "stock", "nonsense=1"],
+        &["plan", "--bench", "--goal", "energy"],
+        &["serve-check", "--settings", "nonsense=1"],
+        &[
+            "serve-check",
+            "--settings",
+            "flash-attn=on",
+            "--speculate",
+            "nonsense",
+        ],
+    ] {
+        let mut command = bed.flux(wrong);
+        command.arg("--runtime").arg(bed.fake.dir());
+        command.arg("-m").arg(&bed.model);
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(
+            !said.contains("another Flux") && said.contains("error: "),
+            "{wrong:?}: {said}"
+        );
+    }
     let history = document(&mut bed.flux(&["history", "--json"]));
     assert_eq!(history["sessions"].as_array().unwrap().len(), 1);
     assert!(history["sessions"][0]["state"].is_null(), "it still runs");
@@ -274,7 +297,7 @@ fn a_database_of_a_newer_flux_is_refused_and_left_alone() {
     for mut command in [bed.tune(ONLY), bed.flux(&["history"]), bed.flux(&["scan"])] {
         let said = refused(&command.output().unwrap(), 1);
         let expected = format!(
-            "this database was made by a newer Flux (format 99, this one knows 6): {}",
+            "this database was made by a newer Flux (format 99, this one knows 7): {}",
             path.display()
         );
         assert_eq!(said, expected);
