@@ -33,6 +33,8 @@ pub(super) struct Bench<'a> {
     pub session: i64,
     /// What prompts to live servers are made of.
     pub text: TextKind,
+    /// The session was begun before.
+    pub goes_on: bool,
     /// Row ids of the session's runs, by their place.
     pub run_ids: Vec<i64>,
     /// Seconds inside llama.cpp's processes.
@@ -59,6 +61,7 @@ impl<'a> Bench<'a> {
             objective,
             session,
             text: TextKind::default(),
+            goes_on: false,
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
@@ -71,8 +74,9 @@ impl<'a> Bench<'a> {
     pub fn resume<M: Method>(&mut self, plan: M) -> Result<Driver<M>, Ended> {
         let (store, now) = (&self.ports.store, self.ports.clock.now());
         // One that is killed from here on must not read as it ended before.
-        store.resume_session(self.session, now)?;
+        let had_ended = store.resume_session(self.session, now)?;
         let stored = store.runs(self.session)?;
+        self.goes_on = had_ended || !stored.is_empty();
         let runs = stored.iter().map(|s| (&s.planned, &s.run));
         let driver =
             Driver::resume(plan, runs).map_err(|e| JobError::new("resume", e.to_string()))?;

@@ -403,9 +403,9 @@ fn driven<M: Method + Clone>(
     let mut driver: Driver<M> = bench.resume(plan.clone())?;
     *earlier_secs = bench.run_secs;
     let primary = bench.objective.primary();
-    context.started(
+    context.started_or_gone_on(
         "serve-check",
-        Some(bench.session),
+        (Some(bench.session), bench.goes_on),
         stage_infos(&driver),
         Some(primary),
     );

@@ -202,7 +202,8 @@ fn search(
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
     let primary = config.plan.objective.primary();
-    context.started("tune", Some(session), stage_infos(&tuner), Some(primary));
+    let begun_before = (Some(session), bench.goes_on);
+    context.started_or_gone_on("tune", begun_before, stage_infos(&tuner), Some(primary));
     bench.tell_kept(config.plan.clone(), context)?;
     bench.tell(&config.notices, context)?;
     bench.tell_conditions(context)?;

@@ -196,7 +196,7 @@ impl Store for SqliteStore {
         self.write(move |tx| write::end(tx, session, &end))
     }
 
-    fn resume_session(&self, session: i64, at: Timestamp) -> PortResult<()> {
+    fn resume_session(&self, session: i64, at: Timestamp) -> PortResult<bool> {
         self.write(move |tx| write::resume(tx, session, at))
     }
 

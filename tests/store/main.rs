@@ -80,8 +80,9 @@ fn the_newest_comes_first_and_a_resumed_session_ends_again() {
     assert_eq!(line(2).state, Some(SessionState::Cancelled));
     // One that went on is open until it ends again; one that had not ended stays as it was.
     for _ in 0..2 {
-        store.resume_session(2, Timestamp(3)).unwrap();
-        store.resume_session(3, Timestamp(3)).unwrap();
+        let had_ended = line(2).state.is_some();
+        assert_eq!(store.resume_session(2, Timestamp(3)).unwrap(), had_ended);
+        assert!(!store.resume_session(3, Timestamp(3)).unwrap());
         assert_eq!((line(2).state, line(3).state), (None, None));
         assert_eq!(store.session(2).unwrap().unwrap().end, None);
         let open = SessionFilter {
