@@ -136,7 +136,15 @@ fn a_data_folder_that_may_not_be_written_stops_a_measurement_before_it_begins() 
     assert_eq!(bed.files(), [""; 0]);
     fs::remove_dir(&bed.data).unwrap();
     fs::write(&bed.data, "a file").unwrap();
-    refused(&bed.tune(ONLY).output().unwrap(), 1);
+    let folder = format!(
+        "a file stands where the data folder should be: {}",
+        bed.data.display()
+    );
+    for words in [&["history"][..], &["scan"], &["data"], &["runtime", "list"]] {
+        let output = bed.flux(words).arg("--json").output().unwrap();
+        assert_eq!(refused(&output, 1), folder, "{words:?}");
+    }
+    assert_eq!(refused(&bed.tune(ONLY).output().unwrap(), 1), folder);
 }
 
 #[test]

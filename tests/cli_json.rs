@@ -124,7 +124,7 @@ fn wrong_usage_is_a_document_of_every_command() {
     // The sentence itself names what is wrong.
     for (words, named) in [
         (&["tune"][..], "--model <FILE>"),
-        (&["import"], "<FILE|"),
+        (&["import"], "<FILE>"),
         (&["compare", "only-one.jsonl"], "<CAND>"),
         (&["tune", "-m", "x", "--goal", "beauty"], "'beauty'"),
         (&["tune", "-m", "x", "--reps", "0"], "--reps"),

@@ -152,17 +152,12 @@ pub fn is_writing() -> bool {
     PRINTED.try_lock().is_err()
 }
 
-/// Waits while stdout takes what is being written; `true` once nobody reads it, `false` when it is written.
-pub fn is_stuck() -> bool {
-    loop {
-        let before = TAKEN.load(Ordering::Relaxed);
+/// Waits while stdout takes what is being written.
+pub fn wait_while_read() {
+    let mut before = None;
+    while before != Some(TAKEN.load(Ordering::Relaxed)) {
+        before = Some(TAKEN.load(Ordering::Relaxed));
         std::thread::sleep(PATIENCE);
-        if !is_writing() {
-            return false;
-        }
-        if TAKEN.load(Ordering::Relaxed) == before {
-            return true;
-        }
     }
 }
 
@@ -181,13 +176,15 @@ pub fn print_end(error: Option<&Value>) {
     end(&mut printed(), error);
 }
 
-/// As [`print_end`], unless a result is being written at this moment: then `false`.
+/// As [`print_end`], unless a result is being written at this moment or is written already: then `false`.
 pub fn try_print_end(error: &Value) -> bool {
-    let Ok(mut printed) = PRINTED.try_lock() else {
-        return false;
-    };
-    end(&mut printed, Some(error));
-    true
+    match PRINTED.try_lock() {
+        Ok(mut printed) if *printed != Printed::Result => {
+            end(&mut printed, Some(error));
+            true
+        }
+        _ => false,
+    }
 }
 
 fn end(printed: &mut Printed, error: Option<&Value>) {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::Cli;
 use super::error::{CliError, Failure};
-use super::output::print_end;
+use super::output::{print_end, say};
 use crate::engine::message::USAGE;
 
 /// Reads the command line. What clap has to say itself is said, with `--json` as the one document too.
@@ -24,15 +24,22 @@ pub fn parse() -> Result<Cli, ExitCode> {
         .any(|a| a == "--json");
     read(&args).map_err(|error| {
         let text = error.render().to_string();
-        if error.use_stderr() || !asks_json {
-            // Nobody is left to tell when that fails.
-            let _ = error.print();
+        let wrong = CliError::Usage(failure(&error, &text));
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if asks_json => {}
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                // Nobody is left to tell when that fails.
+                let _ = error.print();
+            }
+            _ => say(&wrong.text()),
         }
         if asks_json {
             let document = match error.kind() {
                 ErrorKind::DisplayVersion => json!({ "schema": 1, "version": text.trim_end() }),
                 ErrorKind::DisplayHelp => json!({ "schema": 1, "help": text }),
-                _ => CliError::Usage(failure(&error, &text)).document(),
+                _ => wrong.document(),
             };
             print_end(Some(&document));
         }

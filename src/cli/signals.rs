@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::error::{CliError, CliResult, Kept};
-use super::output::{is_stuck, is_writing, say, try_print_end};
+use super::output::{is_writing, say, try_print_end, wait_while_read};
 
 /// What the outside world asks of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +36,14 @@ pub fn install(json: bool) -> CliResult {
         if !is_writing() && is_told(request) {
             return;
         }
-        // The result is waited for; asked again, only while somebody takes it.
-        if end(json) || (is_again && is_stuck()) {
-            std::process::exit(CliError::Cancelled(Kept::default()).status().into());
+        // The result is waited for, with which Flux ends; asked again, only while somebody takes it.
+        if !end(json) {
+            if !std::mem::replace(&mut is_again, true) {
+                return;
+            }
+            wait_while_read();
         }
-        is_again = true;
+        std::process::exit(CliError::Cancelled(Kept::default()).status().into());
     };
     platform::install(deliver).map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
 }
@@ -60,7 +63,7 @@ fn is_told(request: Request) -> bool {
         .is_some_and(|sender| !matches!(sender.try_send(request), Err(e) if e.is_disconnected()))
 }
 
-/// Says that Flux was ended; `false` while its document is being written.
+/// Says that Flux was ended; `false` where its document is being written or was.
 fn end(json: bool) -> bool {
     let cancelled = CliError::Cancelled(Kept::default());
     if json && !try_print_end(&cancelled.document()) {

@@ -70,6 +70,12 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// What was named can be no folder: nothing is there to be looked at either.
+    fn is_no_folder(&self) -> bool {
+        use io::ErrorKind::{AlreadyExists, NotADirectory};
+        matches!(self, Self::Folder(e) if [AlreadyExists, NotADirectory].contains(&e.kind()))
+    }
+
     fn into_error(self, path: &Path) -> PortError {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
@@ -103,7 +109,7 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
     let writer = match open_in_turn(data_dir, &path, access, &mut notices) {
         Ok(writer) => Ok(writer),
         Err(trouble @ (Trouble::Folder(_) | Trouble::Opening | Trouble::Sql(_)))
-            if access == Access::Look =>
+            if access == Access::Look && !trouble.is_no_folder() =>
         {
             Err(trouble.into_error(&path))
         }
@@ -115,7 +121,10 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
             notices.push(Notice {
                 level: NoticeLevel::Warning,
                 code: "store-read-only".to_owned(),
-                text: format!("nothing will be remembered: {why}"),
+                text: match &why.hint {
+                    Some(hint) => format!("nothing will be remembered: {why} ({hint})"),
+                    None => format!("nothing will be remembered: {why}"),
+                },
             });
             reader_alone(&path).map_err(|t| t.into_error(&path))?
         }

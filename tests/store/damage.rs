@@ -145,6 +145,7 @@ fn a_folder_that_is_none_is_one_sentence() {
     let file = dir.path().join("it's a file");
     fs::write(&file, "").unwrap();
     let error = refusal(&file, Access::Measure);
+    assert_eq!(refusal(&file, Access::Look), error);
     assert_eq!(
         error.headline,
         format!(

@@ -171,7 +171,12 @@ fn look_at_read_only(dir: &Path) {
         panic!("{:?}", store.opened().notices)
     };
     assert_eq!(notice.code, "store-read-only");
-    assert_eq!(notice.text, format!("nothing will be remembered: {cannot}"));
+    assert_eq!(
+        notice.text,
+        format!(
+            "nothing will be remembered: {cannot} (allow writing there, or use another --data-dir)"
+        )
+    );
     let sessions = usize::from(dir.join("flux.db").exists());
     assert_eq!(store.sessions(10).unwrap().len(), sessions);
     assert_eq!(store.profiles().unwrap().len(), sessions);
