@@ -139,7 +139,15 @@ fn a_data_folder_that_may_not_be_written_stops_a_measurement_before_it_begins() 
     assert_eq!(bed.files(), [""; 0]);
     fs::remove_dir(&bed.data).unwrap();
     fs::write(&bed.data, "a file").unwrap();
-    refused(&bed.tune(ONLY_FLASH).output().unwrap(), 1);
+    let folder = format!(
+        "a file stands where the data folder should be: {}",
+        bed.data.display()
+    );
+    for words in [&["history"][..], &["scan"], &["data"], &["runtime", "list"]] {
+        let output = bed.flux(words).arg("--json").output().unwrap();
+        assert_eq!(refused(&output, 1), folder, "{words:?}");
+    }
+    assert_eq!(refused(&bed.tune(ONLY_FLASH).output().unwrap(), 1), folder);
 }
 
 #[test]
@@ -199,6 +207,29 @@ fn two_do_not_measure_on_one_data_folder_but_anyone_may_look() {
         bed.data.display()
     );
     assert_eq!(said, expected);
+    // What is wrong with a request is said first, whoever measures.
+    for wrong in [
+        &["tune", "--only", "nonsense"][..],
+        &["ab", "stock", "nonsense=1"],
+        &["plan", "--bench", "--goal", "energy"],
+        &["serve-check", "--settings", "nonsense=1"],
+        &[
+            "serve-check",
+            "--settings",
+            "flash-attn=on",
+            "--speculate",
+            "nonsense",
+        ],
+    ] {
+        let mut command = bed.flux(wrong);
+        command.arg("--runtime").arg(bed.fake.dir());
+        command.arg("-m").arg(&bed.model);
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(
+            !said.contains("another Flux") && said.contains("error: "),
+            "{wrong:?}: {said}"
+        );
+    }
     let history = document(&mut bed.flux(&["history", "--json"]));
     assert_eq!(history["sessions"].as_array().unwrap().len(), 1);
     assert!(history["sessions"][0]["state"].is_null(), "it still runs");
@@ -281,7 +312,7 @@ fn a_database_of_a_newer_flux_is_refused_and_left_alone() {
     ] {
         let said = refused(&command.output().unwrap(), 1);
         let expected = format!(
-            "this database was made by a newer Flux (format 99, this one knows 6): {}",
+            "this database was made by a newer Flux (format 99, this one knows 7): {}",
             path.display()
         );
         assert_eq!(said, expected);

@@ -10,7 +10,7 @@ mod fake_runtime;
 mod flux_cli;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 
 use flux::store::{Access, SqliteStore};
@@ -121,6 +121,32 @@ fn wrong_usage_is_a_document_of_every_command() {
         refused(&output, 2);
         assert_eq!(one(&output)["error"]["code"], "usage", "{words:?}");
     }
+    // The sentence itself names what is wrong.
+    for (words, named) in [
+        (&["tune"][..], "--model <FILE>"),
+        (&["import"], "<FILE>"),
+        (&["compare", "only-one.jsonl"], "<CAND>"),
+        (&["tune", "-m", "x", "--goal", "beauty"], "'beauty'"),
+        (&["tune", "-m", "x", "--reps", "0"], "--reps"),
+        (&["tune", "-m", "x", "--processes", "2"], "--processes"),
+        (&["tune", "--resume", "1", "--goal", "prompt"], "--goal"),
+        (&["nonsense"], "'nonsense'"),
+        (&["show", "1", "--no-such-option"], "'--no-such-option'"),
+    ] {
+        let output = asked(&bed, words).output().unwrap();
+        let document = one(&output);
+        let headline = document["error"]["headline"].as_str().unwrap();
+        assert!(
+            headline.contains(named) && !headline.ends_with(':'),
+            "{words:?}: {headline}"
+        );
+    }
+    for words in [&["help"][..], &["help", "tune"], &["tune", "--help"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
+        let output = command.args(words).arg("--json").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        assert!(one(&output)["help"].as_str().unwrap().contains("Usage:"));
+    }
     let bare = asked(&bed, &["runtime"]).output().unwrap();
     assert_eq!(bare.status.code(), Some(2));
     assert_eq!(one(&bare)["error"]["headline"], "a command is missing");
@@ -210,12 +236,13 @@ fn a_cancelled_search_says_in_its_document_what_is_kept() {
     assert_eq!(error["headline"], headline.as_str());
 }
 
+/// Bytes a pipe of Linux holds (`man 7 pipe`).
+const PIPE: u64 = 65_536;
+
 /// Models that are none: enough of them to fill the pipe that their list is written to.
 fn filling(bed: &Bed) -> Child {
-    /// Bytes a pipe of Linux holds (`man 7 pipe`).
-    const PIPE: u64 = 65_536;
     let dir = bed.fake.scratch().join("models");
-    fs::create_dir(&dir).unwrap();
+    fs::create_dir_all(&dir).unwrap();
     for i in 0..1000 {
         fs::write(dir.join(format!("{i}.gguf")), "none").unwrap();
     }
@@ -230,18 +257,40 @@ fn filling(bed: &Bed) -> Child {
 #[test]
 fn a_signal_does_not_cut_a_document_that_is_being_written() {
     let bed = Bed::new("");
-    let child = filling(&bed);
-    send(&child, Signal::INT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let models = one(&output)["models"].as_array().unwrap().len();
-    assert_eq!(models, 1000);
+    for signals in [&[Signal::INT][..], &[Signal::INT, Signal::TERM]] {
+        let child = filling(&bed);
+        for signal in signals {
+            send(&child, *signal);
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signals:?}");
+        let models = one(&output)["models"].as_array().unwrap().len();
+        assert_eq!(models, 1000);
+    }
 }
 
 #[test]
 fn a_document_that_nobody_takes_does_not_outlast_a_second_signal() {
     let bed = Bed::new("");
     let mut child = filling(&bed);
+    send(&child, Signal::INT);
+    send(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// A job's own ear for signals must not swallow them once it is over.
+#[test]
+fn a_search_s_document_that_nobody_takes_does_not_outlast_a_second_signal() {
+    let bed = Bed::new(FLASH_WINS);
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b'\n'; PIPE as usize]).unwrap();
+    let mut tune = bed.tune(&["--only", "flash-attn", "--processes", "4"]);
+    let mut child = tune.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let call = format!("/proc/{}/syscall", child.id());
+    wait_until("it writes to stdout", || {
+        let call = fs::read_to_string(&call).unwrap();
+        call.split(' ').nth(1) == Some("0x1")
+    });
     send(&child, Signal::INT);
     send(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -19,7 +19,7 @@ use flux::domain::telemetry::{HOST, Metric, Reading, SeriesId};
 use flux::domain::types::{FailureClass, Stage, Timestamp, Verdict};
 use flux::engine::message::{AbRequest, Command, EventKind, Outcome};
 use flux::engine::telemetry::forget_old;
-use flux::ports::{CancelMode, SessionState, Store as _};
+use flux::ports::{CancelMode, SessionEnd, SessionState, Store as _};
 use serde_json::{Value, json};
 
 use scripted_engine::{Answer, Desk, Gate, finished};
@@ -200,6 +200,27 @@ fn a_panic_fails_the_job_alone_and_the_session_can_be_resumed() {
     assert_eq!(desk.store.runs(1).unwrap().len(), 3);
     let again = engine.submit(desk.tune(Some(1))).unwrap();
     assert_eq!(done(finished(&events, again))["verdict"], "improved");
+}
+
+#[test]
+fn a_session_that_went_on_has_no_end_until_it_ends_again() {
+    let desk = Desk::new(|_| panic!("as sudden as a kill"));
+    let (mut engine, events) = desk.engine();
+    let mut breaks_off = |resume| {
+        let job = engine.submit(desk.tune(resume)).unwrap();
+        assert!(matches!(finished(&events, job), Outcome::Failed { .. }));
+        desk.store.session(1).unwrap().unwrap().end
+    };
+    assert_eq!(breaks_off(None), None);
+    let cancelled = SessionEnd {
+        ended_at: Timestamp(1),
+        state: SessionState::Cancelled,
+        verdict: None,
+        result: serde_json::Value::Null,
+    };
+    desk.store.end_session(1, &cancelled).unwrap();
+    assert_eq!(breaks_off(Some(1)), None);
+    assert_eq!(desk.store.sessions(9).unwrap()[0].state, None);
 }
 
 #[test]

@@ -12,9 +12,10 @@ mod flux_cli;
 mod scripted_engine;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use flux::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId};
+use flux::domain::telemetry::{AbsentSensor, HOST, Metric, ProcessorTime, SeriesId};
 use flux::domain::types::{EnergyMethod, Goal, RunOutcome, Verdict};
 use flux::engine::message::{AbRequest, Command, Outcome, TuneRequest};
 use flux::engine::prepare::Workplace;
@@ -214,6 +215,48 @@ fn a_doubt_is_told_once_and_kept_with_its_run() {
     let doubted = runs.iter().filter_map(|r| r.run.telemetry.as_ref());
     // Our own process before may be what kept the processor busy before all others.
     assert_eq!(doubted.filter(|t| t.doubts.len() == 1).count(), 1);
+}
+
+/// The same, told by a system that says whose time the processor's was: between two questions three of ten ticks are
+/// somebody else's.
+#[derive(Default)]
+struct Accounted(AtomicU64);
+
+impl Telemetry for Accounted {
+    fn sources(&self) -> Vec<Box<dyn TelemetrySource>> {
+        vec![Box::new(Busy)]
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        Some(ProcessorTime {
+            total: 1_000 * asked,
+            busy: 900 * asked,
+            own: 600 * asked,
+        })
+    }
+}
+
+#[test]
+fn work_beside_a_run_is_told_of_runs_that_follow_each_other() {
+    let mut desk = Desk::running(SCRIPT);
+    desk.ports.telemetry = Arc::new(Accounted::default());
+    let Outcome::Done { result } = tune(&desk, Goal::Generation) else {
+        panic!("it failed")
+    };
+    let document: TuneDocument = serde_json::from_value(result).unwrap();
+    let runs = desk.store.runs(document.session.unwrap()).unwrap();
+    let sensed: Vec<_> = runs
+        .iter()
+        .filter_map(|r| r.run.telemetry.as_ref())
+        .collect();
+    assert!(sensed.len() > 1);
+    for telemetry in sensed {
+        assert_eq!(
+            telemetry.doubts,
+            ["something else kept the processor 30 % busy while it ran"]
+        );
+    }
 }
 
 #[test]

@@ -194,7 +194,12 @@ fn a_profile_is_for_its_goal_and_its_model() {
     let (desk, _) = tuned();
     let mut asked = request(&desk);
     asked.goal = Some(Goal::Prompt);
-    is_stock(&prepare(&asked, &desk.ports).unwrap());
+    let stock = prepare(&asked, &desk.ports).unwrap();
+    is_stock(&stock);
+    assert_eq!(
+        stock.notices[0].text,
+        "no profile for the prompt goal, but --goal generation has one: stock settings (measure with `flux tune --goal prompt`)"
+    );
     let other = desk.bed.fake.scratch().join("other.gguf");
     let synth = SynthRequest {
         shape: "qwen3-0.6b".to_owned(),
@@ -208,7 +213,13 @@ fn a_profile_is_for_its_goal_and_its_model() {
         .unwrap();
     asked = request(&desk);
     asked.model = other;
-    is_stock(&prepare(&asked, &desk.ports).unwrap());
+    let stock = prepare(&asked, &desk.ports).unwrap();
+    is_stock(&stock);
+    assert!(
+        stock.notices[0]
+            .text
+            .starts_with("no profile for this model on this machine")
+    );
 }
 
 #[test]

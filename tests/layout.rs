@@ -363,7 +363,7 @@ fn layers_that_predict_further_tokens_are_not_loaded() {
     assert_eq!(one.layers[2].attention, None);
     let told = &one.notices[0];
     assert!(
-        told.starts_with("the last 1 of 3 layers predict"),
+        told.starts_with("further tokens are predicted by the last 1 layer of 3: "),
         "{told:?}"
     );
     assert_eq!(loaded(&layout(0)).len(), 3);

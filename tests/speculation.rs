@@ -9,7 +9,6 @@ mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
 
-
 use flux::domain::types::{RunOutcome, Side};
 use flux::ports::Store as _;
 use serde_json::Value;

@@ -1,5 +1,7 @@
 //! What several charts draw and say alike.
 
+use crate::domain::text;
+
 use super::scene::{Point, Role, Scene};
 
 /// A 95 % interval as a line with two ends.
@@ -14,7 +16,7 @@ pub(super) fn whisker(scene: &mut Scene, [lo, hi]: [f32; 2], y: f32, role: Role)
 
 /// `1 run`, `2 runs`.
 pub(super) fn count(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+    text::count(n as u64, one)
 }
 
 /// Says that values were left out.

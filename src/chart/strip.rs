@@ -1,5 +1,6 @@
 //! The confirmation in the order it ran: one cell a process, A the baseline, B the candidate.
 
+use crate::domain::text::count;
 use crate::domain::types::Side;
 
 use super::axis::Digits;
@@ -154,11 +155,7 @@ impl Strip {
         let lost = lost.filter(|v| !v.is_finite()).count();
         format!(
             "{} in the order they run, {} of A and {} of B measured.{}",
-            if self.cells.len() == 1 {
-                "1 process".to_owned()
-            } else {
-                format!("{} processes", self.cells.len())
-            },
+            count(self.cells.len() as u64, "process"),
             done(Side::A),
             done(Side::B),
             skipped(lost)

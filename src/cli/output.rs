@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -138,6 +140,27 @@ enum Printed {
 /// Held while a result is written, so that a signal neither cuts it nor adds a second one.
 static PRINTED: Mutex<Printed> = Mutex::new(Printed::Nothing);
 
+/// Pieces of results that stdout has taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Most of one piece, bytes: as much as a pipe takes in one go (`PIPE_BUF` of Linux).
+const PIECE: usize = 4096;
+/// A reader that takes no piece for so long is not reading.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether a result is being written at this moment.
+pub fn is_writing() -> bool {
+    PRINTED.try_lock().is_err()
+}
+
+/// Waits while stdout takes what is being written.
+pub fn wait_while_read() {
+    let mut before = None;
+    while before != Some(TAKEN.load(Ordering::Relaxed)) {
+        before = Some(TAKEN.load(Ordering::Relaxed));
+        std::thread::sleep(PATIENCE);
+    }
+}
+
 fn printed() -> MutexGuard<'static, Printed> {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -153,13 +176,15 @@ pub fn print_end(error: Option<&Value>) {
     end(&mut printed(), error);
 }
 
-/// As [`print_end`], unless a result is being written at this moment: then `false`.
+/// As [`print_end`], unless a result is being written at this moment or is written already: then `false`.
 pub fn try_print_end(error: &Value) -> bool {
-    let Ok(mut printed) = PRINTED.try_lock() else {
-        return false;
-    };
-    end(&mut printed, Some(error));
-    true
+    match PRINTED.try_lock() {
+        Ok(mut printed) if *printed != Printed::Result => {
+            end(&mut printed, Some(error));
+            true
+        }
+        _ => false,
+    }
 }
 
 fn end(printed: &mut Printed, error: Option<&Value>) {
@@ -192,16 +217,27 @@ pub fn print_file(text: &str) -> CliResult {
 }
 
 fn write(text: &str) -> CliResult {
-    let mut stdout = io::stdout().lock();
-    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
-    let result = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.write_all(end))
-        .and_then(|()| stdout.flush());
-    match result {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match pieces(text).chain([end]).try_for_each(write_piece) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
     }
+}
+
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn write_piece(piece: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(piece.as_bytes())?;
+    stdout.flush()?;
+    TAKEN.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Prints a result as the one JSON document.
@@ -252,6 +288,17 @@ mod tests {
             harmless(&text),
             format!("{heading}\nGPU\\u{{1b}}]0;title\\u{{7}}\\u{{9b}}2J\\u{{202e}}模\\u{{d}}\n")
         );
+    }
+
+    #[test]
+    fn a_text_is_its_pieces() {
+        let text = "模".repeat(PIECE);
+        let pieces: Vec<&str> = pieces(&text).collect();
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
+        // 4095 bytes are whole characters of three.
+        assert_eq!(pieces.len(), 4);
+        assert_eq!(pieces.concat(), text);
+        assert_eq!(super::pieces("").count(), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::error::{CliError, CliResult, Kept};
-use super::output::{say, try_print_end};
+use super::output::{is_writing, say, try_print_end, wait_while_read};
 
 /// What the outside world asks of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,18 @@ static LISTENER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
 pub fn install(json: bool) -> CliResult {
     let mut is_again = false;
     let deliver = move |request| {
-        if !is_told(request) && (end(json) || is_again) {
-            std::process::exit(CliError::Cancelled(Kept::default()).status().into());
+        // Who still listens while a result is written has nothing left to stop.
+        if !is_writing() && is_told(request) {
+            return;
         }
-        // A result that nobody takes from stdout is waited for once.
-        is_again = true;
+        // The result is waited for, with which Flux ends; asked again, only while somebody takes it.
+        if !end(json) {
+            if !std::mem::replace(&mut is_again, true) {
+                return;
+            }
+            wait_while_read();
+        }
+        std::process::exit(CliError::Cancelled(Kept::default()).status().into());
     };
     platform::install(deliver).map_err(|e| CliError::failed("could not listen for Ctrl-C").cause(e))
 }
@@ -56,7 +63,7 @@ fn is_told(request: Request) -> bool {
         .is_some_and(|sender| !matches!(sender.try_send(request), Err(e) if e.is_disconnected()))
 }
 
-/// Says that Flux was ended; `false` while its result is being written.
+/// Says that Flux was ended; `false` where its document is being written or was.
 fn end(json: bool) -> bool {
     let cancelled = CliError::Cancelled(Kept::default());
     if json && !try_print_end(&cancelled.document()) {

@@ -43,7 +43,6 @@ pub fn perform(
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
     let begun = ports.clock.elapsed();
-    let _measuring = ports.store.begin_measuring()?;
     let (a, b) = (arm(&request.a, ports)?, arm(&request.b, ports)?);
     let place = workplace(request, a.runtime.as_ref(), ports)?;
     let other = other_runtime(request, &a, &b, ports)?;
@@ -55,7 +54,7 @@ pub fn perform(
         plan: plan.clone(),
         space: space.map_err(|e| JobError::new(USAGE, e.to_string()))?,
     })?;
-    let session = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
+    let (session, _measuring) = begin(&place, SessionKind::Ab, request.goal, config, ports)?;
     let mut bench = Bench::new(ports, &place, &plan.objective, session);
     bench.other = other.as_ref();
     let compared = compare(&mut bench, &plan, context);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::doctor::{self, Facts, Level, settings_file};
 use crate::domain::search::{Driver, Method, Objective, Remark, TuneNote};
 use crate::domain::telemetry::around::{held_down, kind_of};
-use crate::domain::text::energy_line;
+use crate::domain::text::{count, energy_line};
 use crate::domain::types::{PlannedRun, Run, RunOutcome, TestSpec, Verdict};
 use crate::ports::{Notice, NoticeLevel};
 
@@ -133,8 +133,8 @@ impl Bench<'_> {
                 .filter_map(event_of)
                 .for_each(&mut tell);
         }
-        let (runs, session) = (self.run_ids.len(), self.session);
-        let kept = format!("goes on after the {runs} runs kept of session {session}");
+        let runs = count(self.run_ids.len() as u64, "run");
+        let kept = format!("goes on after the {runs} kept of session {}", self.session);
         context.notice(NoticeLevel::Info, "resumed", kept);
         Ok(())
     }

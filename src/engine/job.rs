@@ -102,12 +102,24 @@ impl JobContext {
         plan: Vec<StageInfo>,
         primary: Option<String>,
     ) {
+        self.started_or_gone_on(job_kind, (session, false), plan, primary);
+    }
+
+    /// The same, of a session that may have been begun before: `(session, it was)`.
+    pub fn started_or_gone_on(
+        &mut self,
+        job_kind: &str,
+        (session, goes_on): (Option<i64>, bool),
+        plan: Vec<StageInfo>,
+        primary: Option<String>,
+    ) {
         if let Some(session) = session {
             self.watch.begin(session);
         }
         self.emit(EventKind::Started {
             job_kind: job_kind.to_owned(),
             session,
+            goes_on,
             plan,
             primary,
         });

@@ -33,6 +33,8 @@ pub(super) struct Bench<'a> {
     pub session: i64,
     /// What prompts to live servers are made of.
     pub text: TextKind,
+    /// The session was begun before.
+    pub goes_on: bool,
     /// Row ids of the session's runs, by their place.
     pub run_ids: Vec<i64>,
     /// Seconds inside llama.cpp's processes.
@@ -59,6 +61,7 @@ impl<'a> Bench<'a> {
             objective,
             session,
             text: TextKind::default(),
+            goes_on: false,
             run_ids: Vec::new(),
             run_secs: 0.0,
             longest_secs: None,
@@ -69,7 +72,11 @@ impl<'a> Bench<'a> {
 
     /// A driver brought to where the stored runs end; what was judged but not stored by a killed Flux is stored now.
     pub fn resume<M: Method>(&mut self, plan: M) -> Result<Driver<M>, Ended> {
-        let stored = self.ports.store.runs(self.session)?;
+        let (store, now) = (&self.ports.store, self.ports.clock.now());
+        // One that is killed from here on must not read as it ended before.
+        let had_ended = store.resume_session(self.session, now)?;
+        let stored = store.runs(self.session)?;
+        self.goes_on = had_ended || !stored.is_empty();
         let runs = stored.iter().map(|s| (&s.planned, &s.run));
         let driver =
             Driver::resume(plan, runs).map_err(|e| JobError::new("resume", e.to_string()))?;
@@ -167,6 +174,7 @@ impl<'a> Bench<'a> {
         let started = clock.elapsed();
         let mut begun = Vec::new();
         watch.boundary();
+        let processor = self.ports.telemetry.processor_time();
         let runner = match self.tool(&request.runtime) {
             Tool::Bench => &self.ports.runner,
             Tool::Server => &self.ports.live,
@@ -179,7 +187,9 @@ impl<'a> Bench<'a> {
                 planned.purpose, at.test, at.repetition, at.repetitions
             ));
         });
-        self.sense(&mut run, started, &begun, &watch);
+        let now = self.ports.telemetry.processor_time();
+        let others = now.zip(processor).and_then(|(n, p)| n.others_since(p));
+        self.sense(&mut run, started, &begun, others, &watch);
         self.ended.set(Some(clock.elapsed()));
         Ok(run)
     }
@@ -190,6 +200,7 @@ impl<'a> Bench<'a> {
         run: &mut Run,
         started: Duration,
         begun: &[(String, u32, Duration)],
+        other_load_pct: Option<f64>,
         watch: &Watch,
     ) {
         let RunOutcome::Valid { tests } = &mut run.outcome else {
@@ -218,6 +229,7 @@ impl<'a> Bench<'a> {
                 begun: &begun,
                 device: device.as_deref(),
                 interval_secs: watch.interval().as_secs_f64(),
+                other_load_pct,
             };
             run.telemetry = Some(Box::new(around(&readings, &course, tests)));
             if self.place.target.is_shared(&self.place.runtime) {

@@ -240,6 +240,9 @@ pub enum EventKind {
         job_kind: String,
         /// The stored session, where the job has one.
         session: Option<i64>,
+        /// That session was begun before, and goes on.
+        #[serde(default)]
+        goes_on: bool,
         /// Its stages.
         plan: Vec<StageInfo>,
         /// Name of the goal's metric: a test's label, or `request`. `None` for a job that measures nothing.

@@ -144,13 +144,10 @@ pub(super) struct Choice {
 /// The choice `prepare` writes out.
 pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobError> {
     let model = ports.models.inspect(&request.model)?;
-    let candidates: Vec<Profile> = ports
-        .store
-        .profiles()?
-        .into_iter()
+    let profiles = ports.store.profiles()?.into_iter();
+    let (candidates, of_other_goals): (Vec<Profile>, Vec<Profile>) = profiles
         .filter(|p| p.model_digest == model.digest)
-        .filter(|p| request.goal.is_none_or(|goal| goal == p.goal))
-        .collect();
+        .partition(|p| request.goal.is_none_or(|goal| goal == p.goal));
     let mut imports = ports.store.imports(Some(&model.digest))?;
     imports.retain(|i| request.goal.is_none_or(|goal| goal == i.profile.goal));
     let own = candidates.iter().map(|p| p.runtime_digest.as_str());
@@ -186,7 +183,12 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
             notices.extend(other_goals(p, &candidates, fresh));
             p.server.clone()
         }
-        None => without_profile(&current, &model, &runtime, ports, &mut notices)?,
+        None => {
+            let others = of_other_goals.iter();
+            let goals = goals(others.filter(|p| p.simulated == machine.simulated));
+            let missing = no_profile(request.goal, &goals);
+            without_profile(&current, &model, &runtime, ports, missing, &mut notices)?
+        }
     };
     Ok(Choice {
         runtime,
@@ -207,19 +209,37 @@ fn other_goals(
     let others = candidates
         .iter()
         .filter(|p| p.goal != taken.goal && is_fresh(p));
-    let goals: BTreeSet<String> = others.map(|p| format!("--goal {}", p.goal)).collect();
-    let goals: Vec<String> = goals.into_iter().collect();
+    let goals = goals(others);
     (!goals.is_empty()).then(|| {
         info(
             "other-goals",
             &format!(
-                "profile {} is the newest, for the {} goal; {} has one too",
-                taken.id,
-                taken.goal,
-                goals.join(" or ")
+                "profile {} is the newest, for the {} goal; {goals} has one too",
+                taken.id, taken.goal,
             ),
         )
     })
+}
+
+/// The goals of profiles as they are asked for: `--goal energy or --goal prompt`.
+fn goals<'p>(profiles: impl Iterator<Item = &'p Profile>) -> String {
+    let goals: BTreeSet<String> = profiles.map(|p| format!("--goal {}", p.goal)).collect();
+    let goals: Vec<String> = goals.into_iter().collect();
+    goals.join(" or ")
+}
+
+/// That stock is started for want of a profile, and which other goals have one.
+fn no_profile(asked: Option<Goal>, others: &str) -> Notice {
+    let text = match asked.filter(|_| !others.is_empty()) {
+        Some(goal) => format!(
+            "no profile for the {goal} goal, but {others} has one: stock settings (measure with `flux tune --goal {goal}`)"
+        ),
+        None => {
+            "no profile for this model on this machine: stock settings (measure with `flux tune`)"
+                .to_owned()
+        }
+    };
+    info("no-profile", &text)
 }
 
 /// What to say of a profile whose placement was chosen under a limit: without it another might be faster.
@@ -245,6 +265,7 @@ fn without_profile(
     model: &ModelInfo,
     runtime: &Runtime,
     ports: &Ports,
+    missing: Notice,
     notices: &mut Vec<Notice>,
 ) -> Result<Launch, JobError> {
     for line in chosen::ended_here(current, model, ports)? {
@@ -271,10 +292,7 @@ fn without_profile(
         });
         return Ok(target.joined(own, Tool::Server));
     }
-    notices.push(info(
-        "no-profile",
-        "no profile for this model on this machine: stock settings (measure with `flux tune`)",
-    ));
+    notices.push(missing);
     Ok(Launch::default())
 }
 

@@ -9,7 +9,7 @@ use crate::domain::search::{
     AbOutcome, AbPlan, ClientsOutcome, ClientsPlan, Driver, Method, Objective,
 };
 use crate::domain::types::{Goal, Profile, RequestShape, Settings};
-use crate::ports::{Notice, Session, SessionKind, SessionState};
+use crate::ports::{Measuring, Notice, Session, SessionKind, SessionState};
 
 use super::Ports;
 use super::announce::{notice_of, stage_infos};
@@ -140,7 +140,6 @@ pub fn perform(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    let _measuring = ports.store.begin_measuring()?;
     let begun = request.resume.map(|id| resumed(id, ports)).transpose()?;
     let request = begun.as_ref().map_or(request, |begun| &begun.request);
     let checked = checked(request, ports)?;
@@ -157,7 +156,7 @@ pub fn perform(
         let mut plan = AbPlan::live(checked.goal, a, b, request.shape()).map_err(usage)?;
         plan.repetitions = request.repetitions;
         plan.processes = request.processes;
-        let session = opened(request, &checked, &plan, begun.as_ref(), ports)?;
+        let (session, _measuring) = opened(request, &checked, &plan, begun.as_ref(), ports)?;
         let method = (&plan, &plan.objective);
         measured(request, &checked, method, session, world, compared)
     } else {
@@ -167,7 +166,7 @@ pub fn perform(
         let shape = request.shape();
         let plan =
             ClientsPlan::new(settings, shape, clients, repetitions, processes).map_err(usage)?;
-        let session = opened(request, &checked, &plan, begun.as_ref(), ports)?;
+        let (session, _measuring) = opened(request, &checked, &plan, begun.as_ref(), ports)?;
         let method = (&plan, &plan.objective);
         measured(request, &checked, method, session, world, together)
     }
@@ -231,7 +230,7 @@ fn opened<P: Serialize>(
     plan: &P,
     begun: Option<&Begun>,
     ports: &Ports,
-) -> Result<i64, Ended> {
+) -> Result<(i64, Measuring), Ended> {
     let Some(Begun {
         session, config, ..
     }) = begun
@@ -249,7 +248,10 @@ fn opened<P: Serialize>(
             .hint("start a new session")
             .into());
     }
-    Ok(session.id)
+    let measuring = ports.store.begin_measuring()?;
+    // Another Flux may have gone on with it meanwhile.
+    resumed(session.id, ports)?;
+    Ok((session.id, measuring))
 }
 
 /// The settings named, else the stored profile; several clients can be measured without either.
@@ -343,7 +345,7 @@ pub(super) fn session<P: Serialize>(
     checked: &Checked,
     plan: &P,
     ports: &Ports,
-) -> Result<i64, Ended> {
+) -> Result<(i64, Measuring), Ended> {
     let config = super::install::to_json(&config(request, checked, plan)?)?;
     let kind = SessionKind::ServeCheck;
     begin(&checked.place, kind, checked.goal, config, ports)
@@ -401,9 +403,9 @@ fn driven<M: Method + Clone>(
     let mut driver: Driver<M> = bench.resume(plan.clone())?;
     *earlier_secs = bench.run_secs;
     let primary = bench.objective.primary();
-    context.started(
+    context.started_or_gone_on(
         "serve-check",
-        Some(bench.session),
+        (Some(bench.session), bench.goes_on),
         stage_infos(&driver),
         Some(primary),
     );

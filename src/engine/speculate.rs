@@ -85,7 +85,7 @@ pub(super) fn perform(
         .iter()
         .map(|value| plan(value))
         .collect::<Result<_, _>>()?;
-    let session = session(request, checked, &plans, ports)?;
+    let (session, _measuring) = session(request, checked, &plans, ports)?;
     let begun = ports.clock.elapsed();
     let objective = plans[0].objective.clone();
     let mut bench = Bench::new(ports, &checked.place, &objective, session);

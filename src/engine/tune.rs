@@ -6,7 +6,7 @@ use crate::domain::search::{SearchSpace, SettingsError, Tuner};
 use crate::domain::server::output::OutputCheck;
 use crate::domain::text::count;
 use crate::domain::types::Verdict;
-use crate::ports::{NewSession, Session, SessionEnd, SessionKind, SessionState};
+use crate::ports::{Measuring, NewSession, Session, SessionEnd, SessionKind, SessionState};
 
 use super::Ports;
 use super::announce::stage_infos;
@@ -43,8 +43,7 @@ pub fn perform(
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
     let begun = ports.clock.elapsed();
-    let _measuring = ports.store.begin_measuring()?;
-    let (place, config, session) = match request.resume {
+    let (place, config, (session, _measuring)) = match request.resume {
         Some(id) => resumed(id, request.save, ports)?,
         None => begun_anew(request, ports)?,
     };
@@ -72,7 +71,10 @@ fn with_kept(ended: Ended, session: i64, ports: &Ports) -> Ended {
     Ended::Failed(error)
 }
 
-fn begun_anew(request: &TuneRequest, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
+fn begun_anew(
+    request: &TuneRequest,
+    ports: &Ports,
+) -> Result<(Workplace, TuneConfig, (i64, Measuring)), Ended> {
     let (place, config) = prepare::tune(request, ports)?;
     if config.plan.offer.dimensions.is_empty() && config.plan.first_candidate.is_none() {
         return Err(nothing_to_try(&config).into());
@@ -103,15 +105,17 @@ fn nothing_to_try(config: &TuneConfig) -> JobError {
     error.hint("`flux tune --dry-run` without --only shows what can be tried")
 }
 
-/// Begins a stored session.
+/// Begins a stored session, with the right to measure: asked for last, so that what is wrong with a request is said whoever
+/// else measures.
 pub(super) fn begin(
     place: &Workplace,
     kind: SessionKind,
     goal: crate::domain::types::Goal,
     config: serde_json::Value,
     ports: &Ports,
-) -> Result<i64, Ended> {
-    Ok(ports.store.begin_session(&NewSession {
+) -> Result<(i64, Measuring), Ended> {
+    let measuring = ports.store.begin_measuring()?;
+    let session = ports.store.begin_session(&NewSession {
         kind,
         started_at: ports.clock.now(),
         fingerprint: place.fingerprint.clone(),
@@ -122,11 +126,18 @@ pub(super) fn begin(
         config,
         simulated: place.machine.simulated,
         flux_version: env!("CARGO_PKG_VERSION").to_owned(),
-    })?)
+    })?;
+    Ok((session, measuring))
 }
 
 /// A stored session's workplace as it is now; refused when the fingerprint is another.
-fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig, i64), Ended> {
+fn resumed(
+    id: i64,
+    save: bool,
+    ports: &Ports,
+) -> Result<(Workplace, TuneConfig, (i64, Measuring)), Ended> {
+    // Before it is read: another Flux may be going on with it.
+    let measuring = ports.store.begin_measuring()?;
     let session = ports.store.session(id)?.ok_or_else(|| no_session(id))?;
     let ended = session.end.as_ref().map(|e| e.state);
     if session.begun.kind != SessionKind::Tune || ended == Some(SessionState::Done) {
@@ -145,7 +156,7 @@ fn resumed(id: i64, save: bool, ports: &Ports) -> Result<(Workplace, TuneConfig,
     let place = Workplace::read(model, Some(&runtime), device, reserve, ports)?;
     same_space(id, "resumed", &config, &place.space)?;
     same_place(&session, &place)?;
-    Ok((place, config, id))
+    Ok((place, config, (id, measuring)))
 }
 
 /// A session is resumed or its winner saved only with settings that mean what they meant when it began.
@@ -191,7 +202,8 @@ fn search(
     let mut tuner: Tuner = bench.resume(config.plan.clone())?;
     let earlier_secs = bench.run_secs;
     let primary = config.plan.objective.primary();
-    context.started("tune", Some(session), stage_infos(&tuner), Some(primary));
+    let begun_before = (Some(session), bench.goes_on);
+    context.started_or_gone_on("tune", begun_before, stage_infos(&tuner), Some(primary));
     bench.tell_kept(config.plan.clone(), context)?;
     bench.tell(&config.notices, context)?;
     bench.tell_conditions(context)?;

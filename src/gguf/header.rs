@@ -6,6 +6,8 @@ use std::io::Read;
 
 use sha2::Sha256;
 
+use crate::domain::text;
+
 use super::error::{Fault, HeaderError, corrupt, shown};
 use super::source::Source;
 use super::tensor_type::TensorType;
@@ -177,11 +179,11 @@ fn read_count(
         return Err(corrupt(field, at, format!("{count} is more than {most}")));
     }
     if count * bytes_each > source.left() {
-        let left = source.left();
+        let left = text::count(source.left(), "byte");
         return Err(corrupt(
             field,
             at,
-            format!("{count} do not fit into the {left} bytes left"),
+            format!("{count} do not fit into the {left} left"),
         ));
     }
     Ok(count)
@@ -294,7 +296,15 @@ fn read_array(source: &mut Source<'_, impl Read>, keep: bool) -> Result<Value, F
     let count = source.u64()?;
     let fits = |each: u64, left: u64| {
         let total = count.checked_mul(each).filter(|n| *n <= left);
-        total.ok_or_else(|| Fault::bad(at, format!("{count} elements, but {left} bytes are left")))
+        total.ok_or_else(|| {
+            Fault::bad(
+                at,
+                format!(
+                    "{count} elements do not fit into the {} left",
+                    text::count(left, "byte")
+                ),
+            )
+        })
     };
     if kind == ARRAY {
         return Err(Fault::bad(at, "arrays of arrays are not in use"));

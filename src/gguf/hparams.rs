@@ -4,6 +4,7 @@
 use super::keys::Keys;
 use super::windows;
 use crate::domain::placement::layout::{AttentionCache, LayerShape, RecurrentState};
+use crate::domain::text::count;
 
 /// Every layer's state and nothing else (`llm_arch_is_recurrent`).
 const RECURRENT: &[&str] = &["arwkv7", "mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7"];
@@ -120,8 +121,8 @@ impl Blocks {
         }
         if reader.predicted > 0 {
             notices.push(format!(
-                "the last {} of {} layers predict further tokens; llama.cpp leaves them in the file, so they are not counted",
-                reader.predicted, keys.layers
+                "further tokens are predicted by the last {} of {}: llama.cpp leaves that in the file, and it is not counted",
+                count(reader.predicted, "layer"), keys.layers
             ));
         }
         let layers = reader.layers(&mut notices);

@@ -2,6 +2,7 @@
 //! one for all (case C31).
 
 use super::header::{Header, Value};
+use crate::domain::text::count;
 
 /// Most blocks llama.cpp takes (`LLAMA_MAX_LAYERS`).
 pub(super) const MAX_LAYERS: u32 = 512;
@@ -91,7 +92,11 @@ impl<'a> Keys<'a> {
         };
         if len != layers {
             let key = self.key(name);
-            return Err(format!("{key} has {len} entries for {layers} layers"));
+            return Err(format!(
+                "{key} has {} for {}",
+                count(len as u64, "entry"),
+                count(layers as u64, "layer")
+            ));
         }
         Ok(self.list(name))
     }

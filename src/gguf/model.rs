@@ -11,6 +11,7 @@ use super::header::{Header, Value};
 use super::hparams::Blocks;
 use super::keys::Keys;
 use super::split::{SplitName, parts_of};
+use crate::domain::text;
 use crate::domain::types::{Bytes, ModelInfo, ModelKind};
 use crate::ports::{PortError, PortResult};
 
@@ -84,7 +85,8 @@ fn check_parts(parts: &[PathBuf], headers: &[Header]) -> PortResult<()> {
     let promised = headers[0].unsigned("split.tensors.count");
     if let Some(promised) = promised.filter(|&n| count > 1 && n != total as u64) {
         return Err(PortError::new(format!(
-            "the parts hold {total} tensors, but should hold {promised}: {}",
+            "the parts hold {}, but should hold {promised}: {}",
+            text::count(total as u64, "tensor"),
             parts[0].display()
         ))
         .hint("download all parts again, from one place"));

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read};
 
 use sha2::{Digest, Sha256};
 
+use crate::domain::text;
+
 use super::error::Fault;
 
 /// Bytes read from the file at a time; a 262,144-token vocabulary (6.5 MB) takes 25 reads.
@@ -82,7 +84,10 @@ impl<'a, R: Read> Source<'a, R> {
         if len > self.left() {
             return Err(Fault::bad(
                 at,
-                format!("length {len}, but only {} bytes are left", self.left()),
+                format!(
+                    "length {len}, more than the {} left",
+                    text::count(self.left(), "byte")
+                ),
             ));
         }
         if len > keep {
@@ -132,7 +137,11 @@ impl<'a, R: Read> Source<'a, R> {
         if n > self.left() {
             return Err(Fault::bad(
                 self.at,
-                format!("{n} bytes needed, but only {} are left", self.left()),
+                format!(
+                    "{} needed, more than the {} left",
+                    text::count(n, "byte"),
+                    self.left()
+                ),
             ));
         }
         while n > 0 {

@@ -20,7 +20,7 @@ use crate::domain::doctor::Facts;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::search::SearchSpace;
 use crate::domain::settings::AppSettings;
-use crate::domain::telemetry::{AbsentSensor, SeriesId};
+use crate::domain::telemetry::{AbsentSensor, ProcessorTime, SeriesId};
 use crate::domain::types::{
     Backend, Host, Machine, ModelInfo, ModelListing, Run, RunProgress, RunRequest, Runtime,
     RuntimeDevice, Timestamp,
@@ -74,9 +74,15 @@ impl PortError {
 
     /// A file or folder of Flux's data that cannot be used: the disk is full, or `what` says so.
     pub fn of_data(what: &str, path: &Path, error: &io::Error) -> Self {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        use io::ErrorKind::{
+            AlreadyExists, FileTooLarge, NotADirectory, QuotaExceeded, StorageFull,
+        };
         let (what, hint) = match error.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => ("the disk is full", "free space there"),
+            AlreadyExists | NotADirectory => (
+                "a file stands where the data folder should be",
+                "move it away, or use another --data-dir",
+            ),
             _ => (what, "allow writing there, or use another --data-dir"),
         };
         Self::caused(format!("{what}: {}", path.display()), error).hint(hint)
@@ -190,6 +196,11 @@ pub trait TelemetrySource: Send {
 pub trait Telemetry: Send + Sync {
     /// Every owner of sensors here, opened anew.
     fn sources(&self) -> Vec<Box<dyn TelemetrySource>>;
+
+    /// What the processor has done until now, for Flux and for others; `None` where the system does not tell.
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        None
+    }
 
     /// Writes down what they read, below `dir`, so that another machine can replay it. A GPU that sleeps is woken for it.
     ///

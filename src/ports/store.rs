@@ -286,6 +286,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `begin_session`.
     fn end_session(&self, session: i64, end: &SessionEnd) -> PortResult<()>;
+    /// A session that had ended goes on: until it ends again it has no end. `false` of one that had not: it stays as it is.
+    ///
+    /// # Errors
+    /// As `begin_session`.
+    fn resume_session(&self, session: i64, at: Timestamp) -> PortResult<bool>;
     /// Remembers a scan, so that the next can say what changed.
     ///
     /// # Errors

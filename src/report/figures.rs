@@ -8,7 +8,7 @@ use crate::chart::{
 };
 use crate::domain::stats::{Ordered, drift_pct};
 use crate::domain::text::{
-    Metric, capitalised, change, clean, decimals_for, effect, quantity, rate_decimals,
+    Metric, arm_values, capitalised, change, clean, decimals_for, effect, quantity,
     settings_phrase, settings_words, span, spread, test_line,
 };
 use crate::domain::types::{Comparison, RunOutcome, Settings, Side, Stage, Verdict};
@@ -176,13 +176,12 @@ fn judgements(metrics: &[Metric]) -> Table {
 }
 
 fn arms(label: &str, comparison: &Comparison) -> [String; 2] {
-    let arms = [&comparison.baseline, &comparison.candidate];
-    let decimals = arms.map(|arm| rate_decimals(quantity(label, arm.mean).0, arm.cv_pct));
-    let decimals = decimals[0].min(decimals[1]);
-    arms.map(|arm| {
-        let (value, unit) = quantity(label, arm.mean);
-        format!("{value:.decimals$} {unit}, {}", spread(arm))
-    })
+    let ([a, b], unit) = arm_values(label, comparison);
+    let cell = |value, arm| format!("{value} {unit}, {}", spread(arm));
+    [
+        cell(a, &comparison.baseline),
+        cell(b, &comparison.candidate),
+    ]
 }
 
 fn strip(story: &Story, confirmation: &ConfirmationDocument, role: Role) -> Option<StripFigure> {

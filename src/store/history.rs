@@ -27,13 +27,13 @@ pub(super) const IN_BRIEF: &str = concat!(
     last_of_session!(),
     " WHERE s.id NOT IN (SELECT session FROM deleted_sessions)
      AND (?1 IS NULL OR e.verdict = ?1) AND (?2 IS NULL OR s.kind = ?2)
-     AND (?3 IS NULL OR coalesce(e.state, 'open') = ?3) AND (?4 IS NULL OR s.fingerprint = ?4)
+     AND (?3 IS NULL OR coalesce(nullif(e.state, 'resumed'), 'open') = ?3) AND (?4 IS NULL OR s.fingerprint = ?4)
      AND (?5 IS NULL OR s.started_at >= ?5) AND (?6 IS NULL OR s.started_at < ?6)
      ORDER BY s.id DESC"
 );
 
 const LINE: &str = concat!(
-    "SELECT s.id, s.kind, s.started_at, m.name, r.name, s.goal, s.fingerprint, t.runs, e.state, e.verdict, s.simulated,
+    "SELECT s.id, s.kind, s.started_at, m.name, r.name, s.goal, s.fingerprint, t.runs, nullif(e.state, 'resumed'), e.verdict, s.simulated,
      v.detail, a.settings, p.id
      FROM sessions s JOIN session_totals t ON t.session = s.id
      JOIN models m ON m.id = s.model JOIN runtimes r ON r.id = s.runtime ",

@@ -3,11 +3,15 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::ports::{PortError, PortResult};
 
 /// The lock's file in the data folder; it stays there, what counts is who holds it.
 const FILE: &str = "measure.lock";
+
+/// Who only asks whether the lock is held has it for microseconds: a taker waits that out, also on a busy machine.
+const OTHERS_ASK: Duration = Duration::from_millis(200);
 
 /// The right to measure with a data folder, for as long as it lives. The OS takes it back from a killed Flux.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ impl MeasureLock {
             .write(true)
             .open(&path)
             .map_err(unwritable)?;
-        match file.try_lock() {
+        match lock_within(&file, OTHERS_ASK) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held(data_dir, &path)),
             Err(TryLockError::Error(e)) => {
@@ -47,13 +51,30 @@ impl MeasureLock {
     }
 }
 
+/// Locks a file, as soon as whoever has it lets it go.
+///
+/// # Errors
+/// It is still held after `patience`, or cannot be locked.
+pub(super) fn lock_within(file: &File, patience: Duration) -> Result<(), TryLockError> {
+    const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Whether a Flux measures with `data_dir` now.
 pub(super) fn is_held(data_dir: &Path) -> bool {
     let Ok(file) = File::open(data_dir.join(FILE)) else {
         return false;
     };
     // Who ends by itself leaves it empty: only after a Flux that was killed the lock has to be asked for, shared, so that it
-    // is in nobody's way but of one who takes it in the same moment.
+    // is in nobody's way but of one who takes it in the same moment, and who waits for that.
     let is_empty = file.metadata().is_ok_and(|m| m.len() == 0);
     !is_empty && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

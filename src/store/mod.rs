@@ -82,7 +82,7 @@ impl SqliteStore {
             Err(why) => Err(why),
         };
         Ok(Self {
-            place: Place::of(&path),
+            place: Place::of(&path, writer.is_ok()),
             opened: Opened {
                 path,
                 notices: found.notices,
@@ -194,6 +194,10 @@ impl Store for SqliteStore {
     fn end_session(&self, session: i64, end: &SessionEnd) -> PortResult<()> {
         let end = end.clone();
         self.write(move |tx| write::end(tx, session, &end))
+    }
+
+    fn resume_session(&self, session: i64, at: Timestamp) -> PortResult<bool> {
+        self.write(move |tx| write::resume(tx, session, at))
     }
 
     fn remember_scan(&self, at: Timestamp, fingerprint: &Fingerprint) -> PortResult<()> {

@@ -2,10 +2,10 @@
 //! (design section 11).
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::config::DbConfig;
@@ -16,20 +16,21 @@ use crate::ports::{Notice, NoticeLevel, PortError};
 
 use super::Access;
 use super::error::{damaged, newer, opening, sql_error};
-use super::lock::MeasureLock;
+use super::lock::{MeasureLock, lock_within};
 
 /// The database in the data folder.
 pub(super) const FILE: &str = "flux.db";
 /// Held while one Flux checks, sets aside or migrates, so that two starting at once do it in turn.
 const OPEN_LOCK: &str = "open.lock";
 /// Every format's step from the one before. A released step is never edited: add the next.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
     include_str!("schema_6.sql"),
+    include_str!("schema_7.sql"),
 ];
 const STEPS: &[M] = &[
     M::up(SCRIPTS[0]),
@@ -38,9 +39,10 @@ const STEPS: &[M] = &[
     M::up(SCRIPTS[3]),
     M::up(SCRIPTS[4]),
     M::up(SCRIPTS[5]),
+    M::up(SCRIPTS[6]),
 ];
 /// The format this Flux writes, kept in `user_version`.
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 const _: () = assert!(
     STEPS.len() == FORMAT as usize && SCRIPTS.len() == FORMAT as usize,
     "one step per format"
@@ -68,6 +70,12 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// What was named can be no folder: nothing is there to be looked at either.
+    fn is_no_folder(&self) -> bool {
+        use io::ErrorKind::{AlreadyExists, NotADirectory};
+        matches!(self, Self::Folder(e) if [AlreadyExists, NotADirectory].contains(&e.kind()))
+    }
+
     fn into_error(self, path: &Path) -> PortError {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
@@ -101,7 +109,7 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
     let writer = match open_in_turn(data_dir, &path, access, &mut notices) {
         Ok(writer) => Ok(writer),
         Err(trouble @ (Trouble::Folder(_) | Trouble::Opening | Trouble::Sql(_)))
-            if access == Access::Look =>
+            if access == Access::Look && !trouble.is_no_folder() =>
         {
             Err(trouble.into_error(&path))
         }
@@ -113,7 +121,10 @@ pub(super) fn open(data_dir: &Path, access: Access) -> Result<Connections, PortE
             notices.push(Notice {
                 level: NoticeLevel::Warning,
                 code: "store-read-only".to_owned(),
-                text: format!("nothing will be remembered: {why}"),
+                text: match &why.hint {
+                    Some(hint) => format!("nothing will be remembered: {why} ({hint})"),
+                    None => format!("nothing will be remembered: {why}"),
+                },
             });
             reader_alone(&path).map_err(|t| t.into_error(&path))?
         }
@@ -140,7 +151,10 @@ fn open_in_turn(
         .write(true)
         .open(data_dir.join(OPEN_LOCK))
         .map_err(Trouble::Folder)?;
-    wait_for_turn(&turn)?;
+    lock_within(&turn, BUSY).map_err(|e| match e {
+        TryLockError::WouldBlock => Trouble::Opening,
+        TryLockError::Error(e) => Trouble::Folder(e),
+    })?;
     match read_write(path, access) {
         Err(Trouble::Damaged(detail)) if access == Access::Measure => {
             // Nobody's running measurement loses its database under it.
@@ -158,22 +172,6 @@ fn open_in_turn(
             read_write(path, access)
         }
         other => other,
-    }
-}
-
-/// Waits as long as for another Flux's write.
-fn wait_for_turn(turn: &File) -> Result<(), Trouble> {
-    const BETWEEN_TRIES: Duration = Duration::from_millis(20);
-    let begun = Instant::now();
-    loop {
-        match turn.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(e)) => return Err(Trouble::Folder(e)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() > BUSY => {
-                return Err(Trouble::Opening);
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN_TRIES),
-        }
     }
 }
 

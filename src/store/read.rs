@@ -80,8 +80,8 @@ pub(super) fn session(connection: &Connection, id: i64) -> Result<Option<Session
         })
         .optional()?;
     let Some(begun) = begun else { return Ok(None) };
-    let sql = "SELECT ended_at, state, verdict, result FROM session_ends WHERE session = ?1
-               ORDER BY id DESC LIMIT 1";
+    let sql = "SELECT ended_at, state, verdict, result FROM session_ends
+               WHERE id = (SELECT max(id) FROM session_ends WHERE session = ?1) AND state <> 'resumed'";
     let end = connection
         .query_row(sql, [id], |row| {
             let mut c = Columns::of(row);

@@ -345,6 +345,17 @@ pub(super) fn end(tx: &Transaction, session: i64, end: &SessionEnd) -> Result<()
     Ok(())
 }
 
+/// Opens a session again, where it had ended; whether it had.
+pub(super) fn resume(tx: &Transaction, session: i64, at: Timestamp) -> Result<bool> {
+    let opened = tx.execute(
+        "INSERT INTO session_ends (session, ended_at, state, result)
+         SELECT session, ?2, 'resumed', 'null' FROM session_ends
+         WHERE id = (SELECT max(id) FROM session_ends WHERE session = ?1) AND state <> 'resumed'",
+        params![session, at.0],
+    )?;
+    Ok(opened > 0)
+}
+
 /// Remembers a scan.
 pub(super) fn scan(tx: &Transaction, at: Timestamp, found: &Fingerprint) -> Result<()> {
     fingerprint(tx, found)?;

@@ -11,6 +11,7 @@ mod intel;
 #[cfg(any(windows, target_os = "macos", test))]
 mod latest;
 pub mod nvml;
+mod processor;
 mod rapl;
 mod sensor;
 pub mod windows;
@@ -18,6 +19,7 @@ pub mod windows;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::domain::telemetry::ProcessorTime;
 use crate::ports::{Clock, PortError, PortResult, Telemetry, TelemetrySource};
 use crate::system_root::SystemRoot;
 
@@ -73,6 +75,11 @@ impl Telemetry for Sensors {
         }
         found.extend(HostSource::open(Arc::clone(&self.clock)).map(boxed));
         found
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        let here = self.root.is_this_machine();
+        here.then(|| processor::time(&self.root)).flatten()
     }
 
     fn capture(&self, dir: &Path) -> PortResult<()> {

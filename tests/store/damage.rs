@@ -35,7 +35,7 @@ fn a_newer_database_is_refused_and_untouched() {
     fill(&measuring(dir.path()));
     let path = dir.path().join("flux.db");
     let raised = Connection::open(&path).unwrap();
-    raised.pragma_update(None, "user_version", 7).unwrap();
+    raised.pragma_update(None, "user_version", 8).unwrap();
     // With the new version still in its log, as after a crash; then in the database itself.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["flux.db", "flux.db-wal"] {
@@ -50,7 +50,7 @@ fn a_newer_database_is_refused_and_untouched() {
             assert_eq!(
                 error.headline,
                 format!(
-                    "this database was made by a newer Flux (format 7, this one knows 6): {}",
+                    "this database was made by a newer Flux (format 8, this one knows 7): {}",
                     path.display()
                 )
             );
@@ -145,13 +145,24 @@ fn a_folder_that_is_none_is_one_sentence() {
     let file = dir.path().join("it's a file");
     fs::write(&file, "").unwrap();
     let error = refusal(&file, Access::Measure);
+    assert_eq!(refusal(&file, Access::Look), error);
     assert_eq!(
         error.headline,
-        format!("the data folder cannot be used: {}", file.display())
+        format!(
+            "a file stands where the data folder should be: {}",
+            file.display()
+        )
     );
     assert_eq!(
         error.hint.as_deref(),
-        Some("allow writing there, or use another --data-dir")
+        Some("move it away, or use another --data-dir")
     );
     assert!(MeasureLock::acquire(&file).is_err());
+    // Or above it.
+    let below = file.join("data");
+    assert!(
+        refusal(&below, Access::Measure)
+            .headline
+            .starts_with("a file stands where the data folder should be: ")
+    );
 }

@@ -78,6 +78,21 @@ fn the_newest_comes_first_and_a_resumed_session_ends_again() {
         lines.into_iter().find(|l| l.id == id).unwrap()
     };
     assert_eq!(line(2).state, Some(SessionState::Cancelled));
+    // One that went on is open until it ends again; one that had not ended stays as it was.
+    for _ in 0..2 {
+        let had_ended = line(2).state.is_some();
+        assert_eq!(store.resume_session(2, Timestamp(3)).unwrap(), had_ended);
+        assert!(!store.resume_session(3, Timestamp(3)).unwrap());
+        assert_eq!((line(2).state, line(3).state), (None, None));
+        assert_eq!(store.session(2).unwrap().unwrap().end, None);
+        let open = SessionFilter {
+            standing: Some(Standing::Open),
+            limit: 10,
+            ..SessionFilter::default()
+        };
+        let open = store.find_sessions(&open).unwrap().lines;
+        assert!(open.iter().any(|l| l.id == 2) && open.iter().any(|l| l.id == 3));
+    }
     store
         .end_session(2, &end(2, SessionState::Done, Some(Verdict::Unchanged)))
         .unwrap();
@@ -327,7 +342,7 @@ fn a_database_of_format_1_is_brought_to_today_s_without_loss() {
     assert_filled(&store, &ids);
     // Two valid runs of three and one repetitions.
     assert_eq!(page(&store, &SessionFilter::default()).samples, 8);
-    assert_eq!((version(), rows(&path)), (6, before));
+    assert_eq!((version(), rows(&path)), (7, before));
     store.set_deleted(1, true, Timestamp(1)).unwrap();
     assert_eq!(store.profiles().unwrap(), []);
     store.set_deleted(1, false, Timestamp(2)).unwrap();

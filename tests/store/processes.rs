@@ -134,6 +134,34 @@ fn one_measures_at_a_time_and_others_look() {
     drop(MeasureLock::acquire(&folder).unwrap());
 }
 
+/// After a Flux that was killed, who looks has to ask for the lock; who measures must not take that for a measurement.
+#[cfg(unix)]
+#[test]
+fn asking_whether_somebody_measures_refuses_nobody() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let killed = || fs::write(dir.path().join("measure.lock"), "4242").unwrap();
+    killed();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                store.is_measured();
+            }
+        });
+        let taken: Vec<_> = (0..50)
+            .map(|_| {
+                let lock = MeasureLock::acquire(dir.path());
+                killed();
+                lock.map(|_| ())
+            })
+            .collect();
+        done.store(true, Ordering::SeqCst);
+        assert!(taken.iter().all(Result::is_ok), "{taken:?}");
+    });
+}
+
 #[cfg(unix)]
 fn look_at_read_only(dir: &Path) {
     let cannot = format!("the data folder cannot be used: {}", dir.display());
@@ -143,7 +171,12 @@ fn look_at_read_only(dir: &Path) {
         panic!("{:?}", store.opened().notices)
     };
     assert_eq!(notice.code, "store-read-only");
-    assert_eq!(notice.text, format!("nothing will be remembered: {cannot}"));
+    assert_eq!(
+        notice.text,
+        format!(
+            "nothing will be remembered: {cannot} (allow writing there, or use another --data-dir)"
+        )
+    );
     let sessions = usize::from(dir.join("flux.db").exists());
     assert_eq!(store.sessions(10).unwrap().len(), sessions);
     assert_eq!(store.profiles().unwrap().len(), sessions);

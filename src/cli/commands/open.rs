@@ -33,10 +33,10 @@ impl Place {
     /// Flux keeps nothing in the folder of `--data-dir`; as `wiring::open`.
     pub fn look_back(&self, output: &Output) -> CliResult<Ports> {
         match self.data_dir() {
-            Some(dir) if !wiring::is_data_dir(dir) => Err(CliError::failed(format!(
-                "Flux has kept nothing in this folder: {}",
-                dir.display()
-            ))
+            // A file in its place is what opening it says.
+            Some(dir) if !wiring::is_data_dir(dir) && !dir.is_file() => Err(CliError::failed(
+                format!("Flux has kept nothing in this folder: {}", dir.display()),
+            )
             .hint("check --data-dir; without it Flux looks in the system's usual place")),
             _ => self.look(output),
         }

@@ -44,8 +44,18 @@ pub fn run(args: Run, place: &Place, output: &Output) -> CliResult {
             key_in_env: std::env::var_os(API_KEY).is_some_and(|key| !key.is_empty()),
         },
     };
-    let plan = prepare(&request, &ports)?;
+    let mut plan = prepare(&request, &ports)?;
     drop(ports);
+    if output.json && !args.print && !args.explain {
+        // The server's own words would stand beside the one document.
+        plan.notices.push(Notice {
+            level: NoticeLevel::Warning,
+            code: "not-started".to_owned(),
+            text:
+                "--json prints the command and starts nothing: without it llama-server is started"
+                    .to_owned(),
+        });
+    }
     for notice in &plan.notices {
         output.notice(notice);
     }

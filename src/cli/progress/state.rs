@@ -152,7 +152,14 @@ fn cut(line: &str, width: usize) -> String {
 /// The line that stays behind for an event, where one is worth keeping.
 pub fn lasting_line(event: &EventKind) -> Option<String> {
     match event {
-        EventKind::Started { session, .. } => session.map(|id| format!("session {id} began")),
+        EventKind::Started {
+            session, goes_on, ..
+        } => session.map(|id| {
+            format!(
+                "session {id} {}",
+                if *goes_on { "goes on" } else { "began" }
+            )
+        }),
         EventKind::Stage { name } => Some(format!("{}:", clean(name))),
         EventKind::RunStored {
             seq,
@@ -272,6 +279,7 @@ mod tests {
             EventKind::Started {
                 job_kind: "tune".to_owned(),
                 session: Some(3),
+                goes_on: false,
                 plan: ["baseline", "screening", "confirmation"]
                     .map(|name| StageInfo {
                         name: name.to_owned(),
@@ -383,6 +391,7 @@ mod tests {
         state.apply(&EventKind::Started {
             job_kind: "synth".to_owned(),
             session: None,
+            goes_on: false,
             plan: vec![],
             primary: None,
         });

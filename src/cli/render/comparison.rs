@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::text::{
-    Metric, capitalised, change_with_interval, clean, count, effect, quantity, rate_decimals,
-    spread, test_line, time_saved,
+    Metric, arm_values, capitalised, change_with_interval, clean, count, effect, spread, test_line,
+    time_saved,
 };
 use crate::domain::types::Comparison;
 
@@ -55,13 +55,11 @@ fn arms(label: &str, comparison: &Comparison) -> String {
         ("baseline", &comparison.baseline),
         ("candidate", &comparison.candidate),
     ];
-    let decimals = arms.map(|(_, arm)| rate_decimals(quantity(label, arm.mean).0, arm.cv_pct));
-    let decimals = decimals[0].min(decimals[1]);
-    for (name, arm) in arms {
-        let (value, unit) = quantity(label, arm.mean);
+    let (values, unit) = arm_values(label, comparison);
+    for ((name, arm), value) in arms.into_iter().zip(values) {
         table.row([
             name.to_owned(),
-            format!("{value:.decimals$}"),
+            value,
             unit.to_owned(),
             spread(arm),
             count(arm.n as u64, "run"),

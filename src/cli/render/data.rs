@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::domain::text::{clean, count, grouped, moment};
+use crate::domain::text::{clean, count, grouped, grouped_count, moment};
 use crate::domain::types::Bytes;
 use crate::ports::{Erasable, Holdings};
 
@@ -59,8 +59,8 @@ const KEPT: &str = "Kept: every sample, record, verdict, profile and notice of t
 
 fn lines(found: &Erasable) -> String {
     let readings = (found.readings > 0).then(|| {
-        let readings = grouped(found.readings);
-        format!("  {readings} readings of sensors; what was made of them for each run stays\n")
+        let readings = grouped_count(found.readings, "reading");
+        format!("  {readings} of sensors; what was made of them for each run stays\n")
     });
     let outputs = (found.outputs > 0).then(|| {
         let (runs, bytes) = (count(found.outputs, "run"), found.output_bytes);
@@ -68,7 +68,10 @@ fn lines(found: &Erasable) -> String {
     });
     let sessions = (found.sessions > 0).then(|| {
         let sessions = count(found.sessions, "deleted session");
-        format!("  {sessions} with {} samples\n", grouped(found.samples))
+        format!(
+            "  {sessions} with {}\n",
+            grouped_count(found.samples, "sample")
+        )
     });
     [readings, outputs, sessions]
         .into_iter()

@@ -77,7 +77,9 @@ fn architecture(model: &ModelInfo) -> String {
     match model.kind {
         ModelKind::Projector => format!("{name} (projector)"),
         ModelKind::VocabularyOnly => format!("{name} (vocabulary only)"),
-        ModelKind::Model if model.experts > 0 => format!("{name}, {} experts", model.experts),
+        ModelKind::Model if model.experts > 0 => {
+            format!("{name}, {}", count(model.experts.into(), "expert"))
+        }
         ModelKind::Model => name,
     }
 }

@@ -129,9 +129,9 @@ fn runs_of(fit: &FitDocument) -> String {
 fn placed(candidate: &CandidateDocument) -> String {
     let p = &candidate.placement;
     let mut words = format!(
-        "{}, {} layers offloaded",
+        "{}, {} offloaded",
         candidate.tier.words(),
-        p.n_gpu_layers
+        count(p.n_gpu_layers.into(), "layer")
     );
     if p.n_cpu_moe > 0 {
         let _ = write!(words, ", experts of {} in RAM", p.n_cpu_moe);
@@ -139,8 +139,8 @@ fn placed(candidate: &CandidateDocument) -> String {
     for kept in &p.host_tensors {
         let _ = write!(
             words,
-            ", feed-forward weights of {} layers in RAM",
-            kept.layers.len()
+            ", feed-forward weights of {} in RAM",
+            count(kept.layers.len() as u64, "layer")
         );
     }
     if p.kv_on_host {

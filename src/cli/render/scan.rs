@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::machine::no_gpu;
-use crate::domain::text::{capitalised, clean};
+use crate::domain::text::{capitalised, clean, cores_words};
 use crate::domain::types::{FieldChange, Host, Machine, TelemetrySourceStatus, VulkanStatus};
 use crate::engine::scan::Scan;
 
@@ -86,10 +86,7 @@ fn vulkan(scan: &Scan) -> String {
 }
 
 fn host(host: &Host) -> String {
-    let cores = match host.physical_cores {
-        Some(cores) => format!("{cores} cores, {} threads", host.logical_cores),
-        None => format!("{} threads", host.logical_cores),
-    };
+    let cores = cores_words(host);
     let mut rows = vec![
         (
             "CPU",

@@ -1,6 +1,7 @@
 //! Everything measured on a machine in one fit (paper section 5): the machine's constants from the runs of all models, then
 //! those of the model that is asked for, which pull the constants it can tell towards itself.
 
+use crate::domain::text::count;
 use crate::domain::types::{Bytes, TestSamples};
 
 use super::devices::Memories;
@@ -199,7 +200,7 @@ fn told(footprint: &Footprint, runs: usize) -> Known {
         origin: if independent {
             "assumed: tokens choose experts by themselves".to_owned()
         } else {
-            format!("fitted to {runs} runs of this model")
+            format!("fitted to {} of this model", count(runs as u64, "run"))
         },
     }
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::stats::Summary;
+use crate::domain::text::count;
 use crate::domain::types::{
     ArmSummary, Failure, Goal, PlannedRun, RequestShape, Settings, Stage, TestSamples, TestSpec,
 };
@@ -116,7 +117,11 @@ impl ClientsPlan {
         let mut found: Vec<(u32, Result<Vec<TestSamples>, Failure>)> = Vec::new();
         for (i, clients) in self.order().into_iter().enumerate() {
             let round = i / self.clients.len() + 1;
-            let purpose = format!("{clients} clients, {round} of {}", self.processes);
+            let purpose = format!(
+                "{}, {round} of {}",
+                count(clients.into(), "client"),
+                self.processes
+            );
             let planned = PlannedRun {
                 clients,
                 ..plain_run(Stage::Clients, &self.settings, self.repetitions, purpose)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::stats::{self, MIN_REPETITIONS, Ordered, RunCost};
+use crate::domain::text::count;
 use crate::domain::types::{
     Bytes, Comparison, Failure, PlannedRun, Settings, Side, Stage, TestSamples, Verdict,
 };
@@ -295,7 +296,10 @@ impl Arms<'_> {
             {
                 let arm = self.settings(side);
                 verdict = Verdict::Inconclusive;
-                reason = format!("{arm} failed {} times ({failure})", of_side().count());
+                reason = format!(
+                    "{arm} failed {} ({failure})",
+                    count(of_side().count() as u64, "time")
+                );
                 rejected = (side == Side::B).then_some(Rejection::Failed);
             }
         }

@@ -1,6 +1,7 @@
 //! Finalists: at most three, one after the other, each reduced to what earns its place, then confirmed as it is.
 
 use crate::domain::stats::{MAX_CV_PCT, MIN_EFFECT_PCT, MIN_PROCESSES, RunCost};
+use crate::domain::text::count;
 use crate::domain::types::{PlannedRun, Settings, Side, Stage, Verdict};
 
 use super::confirmation::{Arms, Confirmation, Rejection, Size};
@@ -45,8 +46,8 @@ pub(super) fn decide<'h>(
             if decision.confirmations.is_empty() {
                 decision.verdict = Verdict::Inconclusive;
                 decision.reason = format!(
-                    "{} processes are left of the session's {}: too few to confirm {settings}",
-                    session.left(),
+                    "{} left of the session's {}: too few to confirm {settings}",
+                    count(session.left().into(), "process"),
                     search.plan.max_processes
                 );
             }

@@ -124,11 +124,12 @@ impl<'h> Search<'_, 'h> {
 
     /// No further candidate: out of time, or what is left is needed to confirm.
     fn must_stop(&self, session: &mut Session<'h>, untried: usize) -> bool {
+        let candidates = || text::count(untried as u64, "candidate");
         if self.out_of_time(session) {
             session.remark(
                 true,
                 TIME_LIMIT,
-                format!("the time limit was reached with {untried} candidates untried: only what is known by now can be confirmed"),
+                format!("the time limit was reached with {} untried: only what is known by now can be confirmed", candidates()),
             );
             return true;
         }
@@ -138,7 +139,7 @@ impl<'h> Search<'_, 'h> {
             session.remark(
                 true,
                 PROCESS_BUDGET,
-                format!("{untried} candidates were not tried: a session has {} processes; choose with --only, or allow more with --max-processes", self.plan.max_processes),
+                format!("{} left untried, for a session has {}; choose with --only, or allow more with --max-processes", candidates(), text::count(self.plan.max_processes.into(), "process")),
             );
             return true;
         }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::text::count;
 use crate::domain::types::Launch;
 
 use super::completion::{
@@ -236,7 +237,8 @@ impl OutputCheck {
         let rounded =
             mean <= MEAN && largest <= LARGEST && widest.is_none_or(|(_, p)| p.gap <= LARGEST);
         let numbers = format!(
-            "log-probabilities differ by {mean:.3} nats in the mean and {largest:.2} at most over {places} tokens"
+            "log-probabilities differ by {mean:.3} nats in the mean and {largest:.2} at most over {}",
+            count(places.into(), "token")
         );
         let parted = widest
             .map(|(answer, p)| parted(answer, p))

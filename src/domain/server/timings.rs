@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use crate::domain::text::count;
 use crate::domain::types::{Failure, FailureClass};
 
 /// Fewest generated tokens of a decode sample.
@@ -116,7 +117,10 @@ impl Timings {
         if tokens < MIN_GENERATED {
             return Err(Failure::new(
                 FailureClass::TooFewTokens,
-                format!("{tokens} tokens were generated; a rate needs {MIN_GENERATED}"),
+                format!(
+                    "{} in the answer; a rate needs {MIN_GENERATED}",
+                    count(tokens.into(), "token")
+                ),
             ));
         }
         timed(tokens - 1, self.predicted_ms, "predicted_ms")

@@ -8,7 +8,8 @@ use crate::domain::types::{Energy, RunTelemetry, Spread, TestEnergy, TestSamples
 use super::energy::{Point, Window, counted, integrated};
 use super::{HOST, Metric, SeriesId};
 
-/// Seconds before a process in which the machine should be idle.
+/// Seconds before a process in which the machine should be idle. Runs follow each other: our own process before is out of
+/// its readings only where a pause of more than [`LAG_SECS`] was made, as before a job's first run.
 pub const BEFORE_SECS: f64 = 2.0;
 /// Loads are told as means over up to so many seconds: until then our own process before is still in them.
 pub const LAG_SECS: f64 = 1.0;
@@ -18,7 +19,7 @@ const SHORTEST_COUNTED_SECS: f64 = 0.5;
 const MUCH_THROTTLED: f64 = 0.05;
 /// Busier than this before a process began is other people's work, percent of the device.
 pub const BUSY_DEVICE_PCT: f64 = 10.0;
-/// Likewise of all the processor's cores: more than one of eight.
+/// Likewise of all the processor's cores, before a process began or while it ran: more than one of eight.
 const BUSY_HOST_PCT: f64 = 15.0;
 
 /// Readings of every series, each in the order of its times.
@@ -48,6 +49,9 @@ pub struct Course<'a> {
     pub device: Option<&'a str>,
     /// Seconds between readings.
     pub interval_secs: f64,
+    /// What kept the processor busy beside Flux and its process while that ran, percent of all cores; `None` where the
+    /// system does not tell whose time was whose. Of a GPU no driver tells it.
+    pub other_load_pct: Option<f64>,
 }
 
 /// Attaches to each test the energy of its repetitions, and says what the sensors told around the run.
@@ -71,7 +75,7 @@ pub fn around(readings: &Readings, course: &Course<'_>, tests: &mut [TestSamples
         before: spreads(readings, &before),
         doubts: Vec::new(),
     };
-    telemetry.doubts = doubts(&telemetry);
+    telemetry.doubts = doubts(&telemetry, course.other_load_pct);
     telemetry
 }
 
@@ -161,7 +165,7 @@ pub fn kind_of(doubt: &str) -> String {
     doubt.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-fn doubts(telemetry: &RunTelemetry) -> Vec<String> {
+fn doubts(telemetry: &RunTelemetry, other_load_pct: Option<f64>) -> Vec<String> {
     let of = |source: &str, metric| SeriesId {
         source: source.to_owned(),
         metric,
@@ -181,10 +185,16 @@ fn doubts(telemetry: &RunTelemetry) -> Vec<String> {
             ));
         }
     }
-    let busy = telemetry.before(&of(HOST, Metric::CpuLoad));
-    if let Some(load) = busy.map(|s| s.mean).filter(|l| *l > BUSY_HOST_PCT) {
+    let before = telemetry.before(&of(HOST, Metric::CpuLoad));
+    let told = [
+        (other_load_pct, "while it ran"),
+        (before.map(|s| s.mean), "before it began"),
+    ];
+    let busy = |(load, when): (Option<f64>, _)| Some((load.filter(|l| *l > BUSY_HOST_PCT)?, when));
+    // Once: what went on during the run is nearer to what was measured.
+    if let Some((load, when)) = told.into_iter().find_map(busy) {
         doubts.push(format!(
-            "something else kept the processor {load:.0} % busy before it began"
+            "something else kept the processor {load:.0} % busy {when}"
         ));
     }
     doubts
@@ -241,6 +251,7 @@ mod tests {
             begun: &BEGUN,
             device,
             interval_secs: 0.25,
+            other_load_pct: None,
         }
     }
 
@@ -337,6 +348,16 @@ mod tests {
         after.ended_before = Some(7.5);
         let own = around(&readings, &after, &mut [samples()]);
         assert_eq!(own.doubts.len(), 1, "{:?}", own.doubts);
+        // What the system says of the run itself needs no pause before it.
+        after.other_load_pct = Some(31.0);
+        let during = around(&readings, &after, &mut [samples()]);
+        assert_eq!(
+            during.doubts[1..],
+            ["something else kept the processor 31 % busy while it ran"]
+        );
+        after.other_load_pct = Some(BUSY_HOST_PCT);
+        let quiet = around(&readings, &after, &mut [samples()]);
+        assert_eq!(quiet.doubts, own.doubts);
         let cool = around(&Readings::new(), &course(Some(GPU)), &mut [samples()]);
         assert_eq!(
             held_down([&told, &cool, &told].into_iter()).as_deref(),

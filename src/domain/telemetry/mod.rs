@@ -3,6 +3,7 @@
 pub mod around;
 pub mod columns;
 pub mod energy;
+mod processor;
 mod rest;
 mod ring;
 mod trust;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::types::Timestamp;
 
 pub use columns::{Column, Windowed};
+pub use processor::ProcessorTime;
 pub use rest::Rest;
 pub use ring::{Ring, Rings, Summary};
 pub use trust::{MOST_WATTS, Trust, says_nothing};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST};
 use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
 
-use super::{capitalised, change_with_interval, rate_decimals};
+use super::{capitalised, change_with_interval, rate_decimals, shown_change};
 
 /// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
 const SMALLEST_P: f64 = 1e-4;
@@ -53,13 +53,36 @@ pub fn effect(comparison: &Comparison) -> String {
     }
 }
 
-/// Both arms of a metric, no digit more than either carries: `9547 → 8852 ms`.
+/// Both arms of a metric: `9547 → 8852 ms`.
 pub fn both_arms(label: &str, comparison: &Comparison) -> String {
-    let (a, unit) = quantity(label, comparison.baseline.mean);
-    let (b, _) = quantity(label, comparison.candidate.mean);
-    let decimals = |value, arm: &ArmSummary| rate_decimals(value, arm.cv_pct);
-    let digits = decimals(a, &comparison.baseline).min(decimals(b, &comparison.candidate));
-    format!("{a:.digits$} → {b:.digits$} {unit}")
+    let ([a, b], unit) = arm_values(label, comparison);
+    format!("{a} → {b} {unit}")
+}
+
+/// The means of both arms of a metric with their unit: no digit more than either carries, but so many that a difference
+/// that is told beside them can be seen in them.
+pub fn arm_values(label: &str, comparison: &Comparison) -> ([String; 2], &'static str) {
+    let told = shown_change(comparison.change_pct, comparison.ci95_pct) != 0.0;
+    let arms = [&comparison.baseline, &comparison.candidate];
+    let values = arms.map(|arm| (quantity(label, arm.mean).0, arm.cv_pct));
+    (pair(values, told), quantity(label, 1.0).1)
+}
+
+/// Two values with their coefficients of variation, in the digits that both carry; where their difference is `told`, in
+/// as many at least as its first digit needs.
+pub fn pair(values: [(f64, Option<f64>); 2], told: bool) -> [String; 2] {
+    /// A microsecond of a second: more says nothing to anybody.
+    const MOST: f64 = 6.0;
+    let [(a, _), (b, _)] = values;
+    let [of_a, of_b] = values.map(|(value, cv_pct)| rate_decimals(value, cv_pct));
+    let first = -(a - b).abs().log10().floor();
+    let seen = if told && first.is_finite() {
+        first.clamp(0.0, MOST) as usize
+    } else {
+        0
+    };
+    let decimals = of_a.min(of_b).max(seen);
+    [a, b].map(|value| format!("{value:.decimals$}"))
 }
 
 /// `Improved: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.
@@ -150,6 +173,39 @@ mod tests {
         assert_eq!(quantity("request", 0.05), (20.0, "s/request"));
         assert_eq!(quantity("energy", 0.45), (0.45, "t/J"));
         assert_eq!(quantity("tg128", 38.2), (38.2, "t/s"));
+    }
+
+    #[test]
+    fn a_difference_that_is_told_can_be_seen_in_both_arms() {
+        let arms = |label: &str, [a, b]: [f64; 2], cv_pct: f64, ci: Option<[f64; 2]>| {
+            let mut comparison = graphics_queue();
+            (comparison.baseline.mean, comparison.candidate.mean) = (a, b);
+            comparison.baseline.cv_pct = Some(cv_pct);
+            comparison.candidate.cv_pct = Some(cv_pct);
+            comparison.change_pct = 100.0 * (b / a - 1.0);
+            comparison.ci95_pct = ci;
+            both_arms(label, &comparison)
+        };
+        let wide = Some([-60.0, -8.0]);
+        // 1.6 and 2.4 s, with a spread of 15 % both 2 s to the digits they carry.
+        let request = arms(REQUEST, [1.0 / 1.6, 1.0 / 2.4], 15.0, wide);
+        assert_eq!(request, "1.6 → 2.4 s/request");
+        let first_token = arms(FIRST_TOKEN, [1e3 / 1.6, 1e3 / 2.4], 15.0, wide);
+        assert_eq!(first_token, "1.6 → 2.4 ms");
+        assert_eq!(
+            arms(ENERGY, [0.012, 0.008], 15.0, wide),
+            "0.012 → 0.008 t/J"
+        );
+        assert_eq!(arms("tg128", [2.4, 1.6], 15.0, wide), "2.4 → 1.6 t/s");
+        assert_eq!(
+            arms("pp512", [9547.0, 8852.0], 0.3, wide),
+            "9547 → 8852 t/s"
+        );
+        // What is told as nothing, or not at all, needs no digit for it.
+        let nothing = Some([-3.0, 2.9]);
+        assert_eq!(arms("tg128", [38.21, 38.19], 9.0, nothing), "38 → 38 t/s");
+        assert_eq!(arms("tg128", [38.21, 38.21], 9.0, None), "38 → 38 t/s");
+        assert_eq!(both_arms("tg128", &graphics_queue()), "22.7 → 38.2 t/s");
     }
 
     #[test]

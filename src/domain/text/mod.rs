@@ -16,14 +16,15 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::domain::types::Timestamp;
+use crate::domain::types::{Host, Timestamp};
 
 pub use bandwidth::{bandwidth_words, path_words, streaming_words};
 pub use clients::{CLIENTS_TITLES, clients_cells};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{
-    Metric, both_arms, effect, metrics_of, quantity, spread, test_line, time_saved, verdict_of,
+    Metric, arm_values, both_arms, effect, metrics_of, pair, quantity, spread, test_line,
+    time_saved, verdict_of,
 };
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;
@@ -149,9 +150,9 @@ pub fn signed(value: f64, decimals: usize) -> String {
 
 /// A relative change with its interval, in the digits the interval carries: `+68.3 % (95 % CI +67.9 to +68.8)`.
 pub fn change_with_interval(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> String {
+    let decimals = change_decimals(ci95_pct);
     match ci95_pct {
         Some([lo, hi]) => {
-            let decimals = decimals_for((hi - lo) / 2.0);
             format!(
                 "{} (95 % CI {} to {})",
                 change(change_pct, decimals),
@@ -159,8 +160,19 @@ pub fn change_with_interval(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> Stri
                 signed(hi, decimals)
             )
         }
-        None => format!("about {} (no interval)", change(change_pct, 0)),
+        None => format!("about {} (no interval)", change(change_pct, decimals)),
     }
+}
+
+/// Decimals of a change: those its interval carries, none without one.
+fn change_decimals(ci95_pct: Option<[f64; 2]>) -> usize {
+    ci95_pct.map_or(0, |[lo, hi]| decimals_for((hi - lo) / 2.0))
+}
+
+/// The number that [`change_with_interval`] shows of a change, percent.
+fn shown_change(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> f64 {
+    let unit = 10_f64.powi(change_decimals(ci95_pct) as i32);
+    (change_pct * unit).round() / unit
 }
 
 /// A span of time for people: `45 s`, `12 min`, `1 h 05 min`.
@@ -207,10 +219,30 @@ pub fn capitalised(text: &str) -> String {
 
 /// `1 run`, `2 runs`.
 pub fn count(n: u64, one: &str) -> String {
-    if n == 1 {
-        format!("1 {one}")
-    } else {
-        format!("{n} {one}s")
+    format!("{n} {}", of_number(n, one))
+}
+
+/// The same with the thousands of the number apart: `1,912 readings`.
+pub fn grouped_count(n: u64, one: &str) -> String {
+    format!("{} {}", grouped(n), of_number(n, one))
+}
+
+/// A noun of one word or more in the form its number asks for: `process`, `processes`; `entry`, `entries`.
+fn of_number(n: u64, one: &str) -> String {
+    match one.strip_suffix('y') {
+        _ if n == 1 => one.to_owned(),
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if one.ends_with('s') => format!("{one}es"),
+        _ => format!("{one}s"),
+    }
+}
+
+/// What a processor has: `8 cores, 16 threads`.
+pub fn cores_words(host: &Host) -> String {
+    let threads = count(host.logical_cores.into(), "thread");
+    match host.physical_cores {
+        Some(cores) => format!("{}, {threads}", count(cores.into(), "core")),
+        None => threads,
     }
 }
 

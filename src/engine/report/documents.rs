@@ -352,9 +352,9 @@ impl AbDocument {
     /// The result in one sentence: `ubatch=1024 against stock: +3.1 % (95 % CI +2.8 to +3.4), 8 + 8 runs`.
     pub fn sentence(&self) -> String {
         if let [first, .., last] | [first @ last] = self.clients() {
-            let rate = |row: &ClientsRow| text::rate(row.total.mean, row.total.cv_pct);
+            let of = |row: &ClientsRow| (row.total.mean, row.total.cv_pct);
             let few = text::count(first.clients.into(), "client");
-            let (a, b) = (rate(first), rate(last));
+            let [a, b] = text::pair([of(first), of(last)], true);
             let many = last.clients;
             let words = format!("{}: {few} {a} t/s in all, {many} {b} t/s", self.b.arm);
             return text::clean(&words);

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::domain::bench_record::{Parsed, ProblemKind, Record, parse};
+use crate::domain::text::count;
 use crate::domain::types::{Failure, FailureClass, RunOutcome, RunRequest, TestSamples, TestSpec};
 use crate::runtime::failure::{classify, signal_name};
 use crate::runtime::log::LogFacts;
@@ -91,9 +92,9 @@ fn check_output(request: &RunRequest, ended: &Ended, parsed: &Parsed) -> Result<
         Some(r) => fail(
             FailureClass::WrongTests,
             format!(
-                "{} came with {} repetitions, not {wanted}",
+                "{} came with {}, not {wanted}",
                 r.test,
-                r.samples_ns.len()
+                count(r.samples_ns.len() as u64, "repetition")
             ),
         ),
         None => Ok(()),
@@ -261,7 +262,10 @@ fn check_effective(
     {
         return fail(
             FailureClass::EffectiveMismatch,
-            format!("asked for {layers} layers on the GPU, the log says {done} of {all}"),
+            format!(
+                "asked for {} on the GPU, the log says {done} of {all}",
+                count(layers.unsigned_abs(), "layer")
+            ),
         );
     }
     Ok(())

@@ -226,6 +226,7 @@ impl JobView {
                 session,
                 plan,
                 primary,
+                ..
             } => {
                 self.kind = job_kind;
                 self.session = session;

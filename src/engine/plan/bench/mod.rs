@@ -115,7 +115,6 @@ pub fn perform(
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
     let begun = ports.clock.elapsed();
-    let _measuring = ports.store.begin_measuring()?;
     let before = base(request, ports)?;
     let place = workplace(request, ports)?;
     let first = first(&before)?;
@@ -123,7 +122,7 @@ pub fn perform(
     let tests = plan::workload(prompt, generated, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
         .map_err(|e| JobError::new(super::USAGE, e.to_string()))?;
-    let session = begin(
+    let (session, _measuring) = begin(
         &place,
         SessionKind::Plan,
         request.goal,

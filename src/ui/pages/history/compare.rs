@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eframe::egui::Ui;
 
 use crate::domain::text::{
-    capitalised, clean, effect, field_change, moment, quantity, rate, setting_title,
+    arm_values, capitalised, clean, effect, field_change, moment, setting_title,
 };
 use crate::domain::types::{Comparison, Verdict};
 use crate::engine::difference::{Difference, Pick, difference};
@@ -145,8 +145,8 @@ fn metrics(ui: &mut Ui, found: &Difference) {
         Table::new("metrics", &columns).wrap().show(ui, found.metrics.len(), |row, cells| {
             let (test, comparison) = &found.metrics[row];
             cells.strong(clean(test));
-            for arm in [&comparison.baseline, &comparison.candidate] {
-                cells.text(rate(quantity(test, arm.mean).0, arm.cv_pct));
+            for value in arm_values(test, comparison).0 {
+                cells.text(value);
             }
             cells.text(effect(comparison));
             cells.add(|ui| {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use eframe::egui::Ui;
 use jiff::tz::TimeZone;
 
-use crate::domain::text::{changes_words, count, grouped};
+use crate::domain::text::{changes_words, count, grouped_count};
 use crate::engine::import::{self, Kept, imports};
 use crate::engine::message::JobError;
 use crate::engine::profiles::{ProfileLine, Standing, profiles};
@@ -337,14 +337,8 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 
 fn head(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     let under = state.history.page.value().map_or_else(String::new, |page| {
-        let sessions = match page.total {
-            1 => "1 session".to_owned(),
-            n => format!("{} sessions", grouped(n)),
-        };
-        let samples = match page.samples {
-            1 => "1 sample".to_owned(),
-            n => format!("{} samples", grouped(n)),
-        };
+        let sessions = grouped_count(page.total, "session");
+        let samples = grouped_count(page.samples, "sample");
         format!("{sessions} · {samples} · nothing is ever overwritten")
     });
     page_header(ui, "History", &under, |ui| {

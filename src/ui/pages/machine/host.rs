@@ -3,7 +3,7 @@
 use eframe::egui::Ui;
 
 use crate::domain::settings::AppSettings;
-use crate::domain::text::{capitalised, clean};
+use crate::domain::text::{capitalised, clean, cores_words};
 use crate::engine::scan::Scan;
 use crate::ui::state::AppState;
 use crate::ui::theme::icons::Icon;
@@ -45,10 +45,7 @@ pub fn readiness(ui: &mut Ui, state: &AppState, height: f32) {
 /// Processor, memory, system.
 pub fn computer(ui: &mut Ui, scan: &Scan, settings: &AppSettings, height: f32) {
     let host = &scan.machine.host;
-    let cores = match host.physical_cores {
-        Some(cores) => format!("{cores} cores, {} threads", host.logical_cores),
-        None => format!("{} threads", host.logical_cores),
-    };
+    let cores = cores_words(host);
     let mut rows = vec![
         ("Processor", clean(&host.cpu)),
         ("Cores", format!("{cores}, {}", clean(&host.arch))),

@@ -104,10 +104,16 @@ pub fn title(
     let all = hand.n_layer;
     let on = match hand.blocks(&looked.placement) {
         _ if looked.placement.offloaded(all, hand.devices) == 0 => {
-            format!("All {all} layers in RAM")
+            format!("All {} in RAM", count(all.into(), "layer"))
         }
-        blocks if blocks == all => format!("All {all} layers on {}", devices(model)),
-        blocks => format!("{blocks} of {all} layers on {}", devices(model)),
+        blocks if blocks == all => {
+            format!("All {} on {}", count(all.into(), "layer"), devices(model))
+        }
+        blocks => format!(
+            "{blocks} of {} on {}",
+            count(all.into(), "layer"),
+            devices(model)
+        ),
     };
     let kept = kept(model, looked).map_or_else(String::new, |k| format!(", {k}"));
     let rate = three_digits(measured.map_or(predicted, |m| m.mean));

@@ -252,12 +252,12 @@ fn line(cells: &mut Cells, listing: &ModelListing, settings: &AppSettings) {
 pub fn shape(model: &ModelInfo) -> String {
     let mut parts = vec![clean(&model.architecture), parameters(model.parameters)];
     match model.kind {
-        ModelKind::Model => parts.extend(model.layers.map(|n| format!("{n} layers"))),
+        ModelKind::Model => parts.extend(model.layers.map(|n| count(n.into(), "layer"))),
         ModelKind::Projector => parts.push("projector".to_owned()),
         ModelKind::VocabularyOnly => parts.push("vocabulary only".to_owned()),
     }
     if model.experts > 0 {
-        parts.push(format!("{} experts", model.experts));
+        parts.push(count(model.experts.into(), "expert"));
     }
     parts.join(" · ")
 }

@@ -1,0 +1,3 @@
+-- Format 7 of Flux's database: sessions that go on.
+-- Nothing is added, but an older Flux does not know the word: a row of `session_ends` whose state is `resumed` says that
+-- the session went on after the end before it. Where that is its last row, it is open again: running, or killed.
