@@ -19,7 +19,6 @@ use crate::ports::{
 use crate::probe::{FixtureProbe, MachineReader, SystemRoot};
 use crate::runtime::bench::BenchRunner;
 use crate::runtime::catalog::Catalog;
-#[cfg(unix)]
 use crate::runtime::process::guard_children;
 use crate::runtime::server::{LlamaServers, ServerRunner};
 use crate::store::SqliteStore;
@@ -65,7 +64,6 @@ pub fn open(options: &Options) -> PortResult<Opened> {
         Some(dir) => dir.clone(),
         None => default_data_dir()?,
     };
-    #[cfg(unix)]
     if let Some(flux) = &options.flux {
         guard_children(flux);
     }

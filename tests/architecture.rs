@@ -71,10 +71,11 @@ const IMPURE: &[&str] = &[
     "SystemTime",
 ];
 
-/// The only files with unsafe code: Vulkan, Linux's parent-death signal, Windows' performance counters.
+/// The only files with unsafe code: Vulkan, Linux's parent-death signal, Windows' threads and counters.
 const UNSAFE: &[&str] = &[
     "probe/vulkan/raw.rs",
     "runtime/process/group_unix.rs",
+    "runtime/process/suspended_windows.rs",
     "telemetry/windows/live.rs",
     "vulkan/buffer.rs",
     "vulkan/device.rs",

@@ -12,21 +12,33 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/lavapipe.rs"]
+mod lavapipe;
+#[path = "support/scripted_lab.rs"]
+mod scripted_lab;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use flux::domain::lab::{Fault, FaultKind, LabEvent, Outcome};
 use flux::domain::text::clean;
+use flux::engine::Engine;
+use flux::engine::lab::LabAsked;
+use flux::engine::message::{Command as Job, EventKind};
 use flux::gguf::GgufModels;
-use flux::ports::{MachineProbe as _, Models as _};
+use flux::ports::{
+    CancelToken, Lab, LabRequest, MachineProbe as _, Models as _, PortResult, SessionKind,
+    Store as _,
+};
 use flux::probe::FixtureProbe;
-#[cfg(feature = "gui")]
 use flux::wiring::{self, Access, Options};
 use serde_json::Value;
 
 use fake_runtime::FakeRuntime;
 use flux_cli::Bed;
+use scripted_lab::{Ends, ScriptedLab};
 
 /// A window title, a cleared screen, an override, a hidden mark, and a line that is nobody's.
 const NASTY: &str = "\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\r\nerror: forged\n\u{7f}";
@@ -34,6 +46,8 @@ const NASTY: &str = "\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\r\nerror:
 const FORGED: &str = "error: forged";
 /// Flash attention is faster, the card's name and the log are nasty.
 const RUNTIME: &str = r#"
+pp = 20000
+tg = 2000
 process_sd = 0.004
 repetition_sd = 0.01
 version = "0.5\u001b[2J\u009b\u202e"
@@ -97,6 +111,55 @@ fn rename(file: &Path) {
         *byte = new;
     }
     fs::write(file, bytes).unwrap();
+}
+
+/// A card, a feature it lacks, a remark and a fault of nasty words.
+struct NastyLab;
+
+impl Lab for NastyLab {
+    fn measure(
+        &self,
+        request: &LabRequest,
+        cancel: &CancelToken,
+        tell: &mut dyn FnMut(LabEvent),
+    ) -> PortResult<()> {
+        ScriptedLab(Ends::Well).measure(request, cancel, &mut |mut event| {
+            match &mut event {
+                LabEvent::Card(card) => card.name = NASTY.to_owned(),
+                LabEvent::Step { doing, .. } => *doing = NASTY.to_owned(),
+                LabEvent::Kernel(result) => match &mut result.outcome {
+                    Outcome::Missing { feature: words } | Outcome::Skipped { reason: words } => {
+                        *words = NASTY.to_owned();
+                    }
+                    _ => {}
+                },
+                _ => {}
+            }
+            tell(event);
+        })?;
+        tell(LabEvent::Notice(NASTY.to_owned()));
+        tell(LabEvent::Fault(Fault {
+            kind: FaultKind::Crash,
+            detail: NASTY.to_owned(),
+        }));
+        Ok(())
+    }
+}
+
+/// Keeps such a lab among the sessions of the bed.
+fn nasty_lab(bed: &Bed) {
+    let options = Options {
+        data_dir: Some(bed.data.clone()),
+        machine: None,
+        access: Access::Measure,
+        flux: None,
+    };
+    let mut ports = wiring::open(&options).unwrap().ports;
+    ports.lab = Arc::new(NastyLab);
+    let (mut engine, events) = Engine::new(ports);
+    engine.submit(Job::Lab(LabAsked::default())).unwrap();
+    let is_end = |kind: &EventKind| matches!(kind, EventKind::Finished(_));
+    assert!(events.iter().any(|event| is_end(&event.kind)));
 }
 
 /// Every text of an exported machine that may be any text, made nasty.
@@ -208,6 +271,10 @@ const COMMANDS: &[&[&str]] = &[
     &["compare", NASTY, NASTY],
     &["import", NASTY],
     &["models", NASTY],
+    &["lab", "--device", NASTY],
+    &["lab", "--json", "--device", NASTY],
+    &["quickstart", NASTY],
+    &["serve-check", "-m", NASTY],
 ];
 
 #[test]
@@ -259,6 +326,83 @@ fn names_of_files_models_builds_and_devices_are_shown_harmless() {
         said(&mut bed.flux(&["export", "1", "--format", form]));
         said(&mut bed.flux(&["export", "1", "--redact", "--format", form]));
     }
+}
+
+/// Forms of a session that are written for every kind of it.
+const OF_ANY_SESSION: &[&[&str]] = &[
+    &["show"],
+    &["show", "-v"],
+    &["show", "--json"],
+    &["report", "-o", "-"],
+    &["export", "--format", "json"],
+    &["export", "--format", "csv"],
+];
+
+fn session_is_shown_harmless(bed: &Bed, session: &str) -> String {
+    let mut all = String::new();
+    for args in OF_ANY_SESSION {
+        let mut args = args.to_vec();
+        args.insert(1, session);
+        all += &said(&mut bed.flux(&args));
+    }
+    all
+}
+
+#[test]
+fn a_card_of_nasty_names_is_shown_harmless() {
+    let bed = Bed::new(RUNTIME);
+    nasty_lab(&bed);
+    let shown = session_is_shown_harmless(&bed, "1");
+    assert!(shown.contains("The card failed: \\u{1b}]0;x"), "{shown}");
+    let history = said(&mut bed.flux(&["history"]));
+    assert!(history.contains("lab   \\u{1b}]0;x"), "{history}");
+    said(&mut bed.flux(&["history", "--json"]));
+    // What the planner and `--explain` hear of it.
+    for args in [&["plan"][..], &["run", "--print", "--explain"]] {
+        let mut command = bed.flux(args);
+        command.arg("--runtime").arg(bed.fake.dir());
+        said(command.arg("-m").arg(&bed.model));
+    }
+    let asked = said(
+        bed.flux(&["lab", "--device", NASTY])
+            .env("VK_DRIVER_FILES", lavapipe::driver())
+            .env("VK_ICD_FILENAMES", lavapipe::driver()),
+    );
+    assert!(asked.contains("no card is called \\u{1b}]0;x"), "{asked}");
+}
+
+#[test]
+fn a_check_in_live_servers_shows_nasty_names_harmless() {
+    let bed = bed();
+    let small = "--prompt-tokens 64 --gen-tokens 32 --reps 2 --processes 3";
+    let mut args = vec!["serve-check", "--settings", "flash-attn=on"];
+    args.extend(small.split(' '));
+    for form in [&["-v"][..], &["--json"]] {
+        let mut check = bed.flux(&[&args, form].concat());
+        check.arg("--runtime").arg(bed.fake.dir());
+        let checked = said(check.arg("-m").arg(&bed.model));
+        assert!(checked.contains("first token"), "{checked}");
+    }
+    session_is_shown_harmless(&bed, "1");
+    let mut wrong = bed.flux(&["serve-check", "--settings", NASTY, "--runtime"]);
+    said(wrong.arg(bed.fake.dir()).arg("-m").arg(&bed.model));
+    let mut wrong = bed.flux(&["serve-check", "--draft", NASTY, "--runtime"]);
+    said(wrong.arg(bed.fake.dir()).arg("-m").arg(&bed.model));
+}
+
+#[test]
+fn a_quickstart_shows_nasty_names_harmless() {
+    let bed = bed();
+    let mut add = bed.flux(&["runtime", "add", "--name", NASTY]);
+    said(add.arg(bed.fake.dir()));
+    let mut add = bed.flux(&["runtime", "add", "--name", "mine"]);
+    said(add.arg(bed.fake.dir()));
+    let mut quickstart = bed.flux(&["quickstart", "--time-limit", "1s"]);
+    let started = said(quickstart.arg(&bed.model));
+    assert!(started.contains("4 of 4"), "{started}");
+    let session = bed.store().session(1).unwrap().unwrap();
+    assert_eq!(session.begun.kind, SessionKind::Tune);
+    session_is_shown_harmless(&bed, "1");
 }
 
 #[test]
@@ -323,6 +467,7 @@ fn every_page_of_the_app_shows_them_harmless() {
         "--runtime",
     ]);
     said(tune.arg(bed.fake.dir()).arg("-m").arg(&bed.model));
+    nasty_lab(&bed);
     for machine in [None, Some(nasty_machine(bed.fake.scratch()))] {
         let options = Options {
             data_dir: Some(bed.data.clone()),
@@ -345,9 +490,11 @@ fn every_page_of_the_app_shows_them_harmless() {
             stage.settle();
             seen += &stage.words();
         }
-        stage.click_part("Session 1, ");
-        stage.settle();
-        seen += &stage.words();
+        for session in ["Session 1, ", "Session 2, "] {
+            stage.click_part(session);
+            stage.settle();
+            seen += &stage.words();
+        }
         assert_visible(&seen, "the app");
         // The model's name, and the machine's.
         assert!(seen.contains("\\u{1b}[2J"), "{seen}");

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::domain::text::is_unseen;
+
 use super::scene::{Anchor, Item, Mark, Point, Scene};
 
 /// The scene as an `<svg>` element. It scales down with its column; colours are the page's `.NAME-fill` and
@@ -185,7 +187,7 @@ pub fn escaped(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\n' | '\t' => safe.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+            c if is_unseen(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
                 let _ = write!(safe, "{}", c.escape_unicode());
             }
             c => safe.push(c),

@@ -20,3 +20,4 @@ pub mod telemetry;
 pub mod text;
 pub mod time_limit;
 pub mod types;
+pub mod windows_path;

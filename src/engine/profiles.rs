@@ -7,6 +7,7 @@ use crate::domain::fingerprint::{diff, fingerprint};
 use crate::domain::server_args::LOOPBACK;
 use crate::domain::text::native_command;
 use crate::domain::types::{FieldChange, Fingerprint, Machine, ModelInfo, Profile, Runtime};
+use crate::domain::windows_path;
 use crate::ports::{Measured, NewSession};
 
 use super::Ports;
@@ -129,7 +130,7 @@ fn command(runtime: &Runtime, model: &ModelInfo, profile: &Profile) -> String {
             |path| path.display().to_string(),
         ),
         "--model".to_owned(),
-        model.path.display().to_string(),
+        windows_path::argument(&model.path).display().to_string(),
         "--host".to_owned(),
         LOOPBACK.to_owned(),
     ];

@@ -14,6 +14,7 @@ use crate::domain::text::{effect, three_digits};
 use crate::domain::types::{
     Fingerprint, Goal, Launch, LlamaConfig, ModelInfo, Profile, RunOutcome, Runtime, Settings,
 };
+use crate::domain::windows_path;
 use crate::ports::{Introduction, Notice, NoticeLevel, Session, SessionKind, StoredRun};
 
 use super::message::JobError;
@@ -482,7 +483,7 @@ fn server_argv(
     let mut argv = vec![
         server.display().to_string(),
         "--model".to_owned(),
-        model.path.display().to_string(),
+        windows_path::argument(&model.path).display().to_string(),
     ];
     argv.extend(arguments.into_iter().flatten().cloned());
     Ok(argv)

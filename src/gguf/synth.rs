@@ -142,7 +142,8 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 /// Bytes free on the disk of `folder`; nothing where the system does not tell.
 #[cfg(not(unix))]
 fn free_bytes(folder: &Path) -> Option<u64> {
-    let folder = fs::canonicalize(folder).ok()?;
+    // Not canonical: that would be verbatim on Windows, and begin with no disk.
+    let folder = std::path::absolute(folder).ok()?;
     let disks = sysinfo::Disks::new_with_refreshed_list().ok()?;
     disks
         .iter()

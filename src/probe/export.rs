@@ -110,7 +110,7 @@ fn last_component(path: &str) -> String {
 fn words_without_paths(text: &str) -> String {
     text.split(' ')
         .map(|word| {
-            if word.starts_with('/') || word.contains(":\\") {
+            if word.starts_with(['/', '\\']) || word.contains(":\\") {
                 last_component(word)
             } else {
                 word.to_owned()

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::domain::telemetry::{HOST, Metric, SeriesId};
-use crate::domain::text::clean;
+use crate::domain::text::csv_cell;
 use crate::domain::types::{RunOutcome, RunTelemetry, Spread, Stage, TestSamples};
 use crate::ports::StoredRun;
 
@@ -51,12 +51,12 @@ fn head(session: i64, run: &StoredRun) -> String {
         run.id,
         run.seq,
         stage_code(run.planned.stage),
-        field(&run.planned.settings.to_string()),
+        csv_cell(&run.planned.settings.to_string()),
     )
 }
 
 fn valid(text: &mut String, head: &str, test: &TestSamples, tail: &str) {
-    let label = field(&test.test.to_string());
+    let label = csv_cell(&test.test.to_string());
     for (at, (ns, rate)) in test.samples_ns.iter().zip(test.rates()).enumerate() {
         let number = at + 1;
         let energy = energy(test, at);
@@ -68,7 +68,7 @@ fn valid(text: &mut String, head: &str, test: &TestSamples, tail: &str) {
 }
 
 fn without(text: &mut String, head: &str, test: &str, outcome: &str, tail: &str) {
-    let (test, outcome) = (field(test), field(outcome));
+    let (test, outcome) = (csv_cell(test), csv_cell(outcome));
     let _ = writeln!(text, "{head},{test},,,,{outcome},,,,,{tail}");
 }
 
@@ -122,7 +122,7 @@ fn sensors(telemetry: &RunTelemetry) -> String {
         }
         text.push(',');
     }
-    text + &field(&telemetry.doubts.join("; "))
+    text + &csv_cell(&telemetry.doubts.join("; "))
 }
 
 /// The same words as in JSON.
@@ -142,16 +142,6 @@ fn failure_code(class: crate::domain::types::FailureClass) -> String {
     let code = serde_json::to_value(class).ok();
     code.and_then(|c| c.as_str().map(str::to_owned))
         .unwrap_or_else(|| "failed".to_owned())
-}
-
-/// Quoted where the format needs it.
-fn field(text: &str) -> String {
-    let text = clean(text);
-    if text.contains([',', '"']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
 }
 
 #[cfg(test)]
@@ -260,11 +250,5 @@ mod tests {
                 ),
             ]
         );
-    }
-
-    #[test]
-    fn commas_and_quotes_are_quoted() {
-        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(field("tg128 @ d4096"), "tg128 @ d4096");
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
+use crate::domain::windows_path::is_too_long_for_sqlite;
 use crate::ports::PortError;
 
 /// What to do about a folder that cannot be written.
@@ -17,6 +18,10 @@ pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> Po
     let extended = error.sqlite_error().map(|e| e.extended_code);
     let (headline, hint) = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => (FULL, FREE_SPACE),
+        Some(ErrorCode::CannotOpen) if is_too_long_for_sqlite(path) => (
+            "the database's path is too long for SQLite on Windows",
+            "use another --data-dir, of less than 240 characters",
+        ),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ("the database cannot be opened for writing", OTHER_FOLDER)
         }

@@ -117,7 +117,7 @@ fn kernels(report: &LabReport, style: Style) -> String {
                     format!("{:.0} %", 100.0 * rate.median / peak)
                 }),
             last.map_or_else(String::new, |(r, _)| r.size.to_string()),
-            clean(&more.join(", ")),
+            more.join(", "),
         ]);
     }
     table.render(2, style)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::error::CliResult;
 use crate::cli::output::Style;
 use crate::domain::telemetry::{AbsentSensor, HOST, Metric, SeriesId, Summary};
-use crate::domain::text::{clean, count, metric_words, reading_words, seen_json, span};
+use crate::domain::text::{clean, count, csv_cell, metric_words, reading_words, seen_json, span};
 use crate::domain::types::Timestamp;
 use crate::engine::telemetry::Tick;
 
@@ -266,7 +266,7 @@ pub fn csv_lines(tick: &Tick) -> String {
         let _ = writeln!(
             text,
             "{at},{},{},{}",
-            series.source,
+            csv_cell(&series.source),
             key(series.metric),
             reading.value
         );

@@ -2,13 +2,16 @@
 
 use crate::domain::lab::Outcome;
 
-/// Why there is no number; `None` where there is one.
+use super::clean;
+
+/// Why there is no number, harmless to show; `None` where there is one.
 pub fn outcome_words(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Measured { .. } => None,
-        Outcome::Wrong { detail } => Some(format!("wrong: {detail}")),
-        Outcome::Missing { feature } => Some(format!("the card has no {feature}")),
-        Outcome::Skipped { reason } => Some(format!("not run: {reason}")),
-        Outcome::Failed(fault) => Some(format!("failed: {}", fault.detail)),
-    }
+    let (what, words) = match outcome {
+        Outcome::Measured { .. } => return None,
+        Outcome::Wrong { detail } => ("wrong: ", detail),
+        Outcome::Missing { feature } => ("the card has no ", feature),
+        Outcome::Skipped { reason } => ("not run: ", reason),
+        Outcome::Failed(fault) => ("failed: ", &fault.detail),
+    };
+    Some(format!("{what}{}", clean(words)))
 }

@@ -4,6 +4,7 @@
 mod bandwidth;
 mod clients;
 mod comparison;
+mod csv;
 mod history;
 mod lab;
 mod result;
@@ -26,6 +27,7 @@ pub use comparison::{
     Metric, arm_values, both_arms, effect, metrics_of, pair, quantity, spread, test_line,
     time_saved, verdict_of,
 };
+pub use csv::csv_cell;
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;
 pub use result::{

@@ -291,6 +291,29 @@ mod tests {
         );
     }
 
+    /// Of a server, verbatim, of another drive's current folder, with a dot or a blank at its end.
+    #[test]
+    fn paths_of_windows_are_taken_as_they_are() {
+        let words = [
+            r"\\nas\llama\server.exe",
+            r"\\?\C:\m.gguf",
+            r"D:m.gguf",
+            r"C:\ends. ",
+            r"C:\ends\",
+        ];
+        assert_eq!(
+            line(Shell::Cmd, &words),
+            concat!(
+                r#"set "GGML_X=1"&& \\nas\llama\server.exe "\\?\C:\m.gguf" "#,
+                r#"D:m.gguf "C:\ends. " C:\ends\"#
+            )
+        );
+        assert_eq!(
+            line(Shell::Powershell, &words),
+            r"$env:GGML_X = '1'; & '\\nas\llama\server.exe' '\\?\C:\m.gguf' 'D:m.gguf' 'C:\ends. ' 'C:\ends\'"
+        );
+    }
+
     #[test]
     fn what_a_shell_cannot_write_is_said() {
         let refused = |shell: Shell, env: &[(&str, &str)], word: &str| {

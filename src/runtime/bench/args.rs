@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use crate::domain::types::{Failure, FailureClass, RunRequest, TestSpec};
+use crate::domain::windows_path::ForBench;
 
 /// The argument list, and the tests in the order llama-bench will run them.
 pub(super) struct Plan {
     pub(super) args: Vec<OsString>,
+    /// Where it must be started, if that matters.
+    pub(super) folder: Option<PathBuf>,
+    /// Why it may not find the model.
+    pub(super) doubt: Option<&'static str>,
     pub(super) order: Vec<TestSpec>,
     /// Progress lines were asked for: repetitions can be timed.
     pub(super) has_progress: bool,
@@ -35,7 +41,8 @@ pub(super) fn plan(request: &RunRequest, verbose: bool) -> Result<Plan, Failure>
     }
     let flags = &request.runtime.bench_flags;
     let has_progress = flags.contains("--progress");
-    let mut args: Vec<OsString> = vec!["-m".into(), request.model.clone().into()];
+    let model = ForBench::of(&request.model);
+    let mut args: Vec<OsString> = vec!["-m".into(), model.argument.into()];
     args.extend(["-o", "jsonl", "-r"].map(OsString::from));
     args.push(request.repetitions.to_string().into());
     if has_progress {
@@ -48,6 +55,8 @@ pub(super) fn plan(request: &RunRequest, verbose: bool) -> Result<Plan, Failure>
     }
     Ok(Plan {
         args,
+        folder: model.folder,
+        doubt: model.doubt,
         order,
         has_progress,
     })

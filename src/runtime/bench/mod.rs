@@ -53,6 +53,7 @@ impl BenchRunner {
         };
         let mut spec = llama_spec(bench, request.runtime.environment(&request.launch.env));
         spec.args = plan.args;
+        spec.dir = plan.folder;
         spec.time_limit = Some(limit(request.time_limit_secs));
         let raw = RawOutput {
             argv: spec.argv(),
@@ -67,7 +68,8 @@ impl BenchRunner {
             self.watch(event, &mut pace, &mut log, progress)
         });
         match ended {
-            Ok(ended) => Attempt::ended(request, raw, ended, pace, log.finish(), is_verbose),
+            Ok(ended) => Attempt::ended(request, raw, ended, pace, log.finish(), is_verbose)
+                .with_doubt(plan.doubt),
             Err(error) => {
                 let detail = start_error(&error, &spec.argv()[0]);
                 Attempt::not_started(raw, detail)
@@ -196,6 +198,16 @@ impl Attempt {
             raw,
             wall: ended.wall,
         }
+    }
+
+    /// Adds to a model that could not be loaded why that may be.
+    fn with_doubt(mut self, doubt: Option<&str>) -> Self {
+        if let (RunOutcome::Failed { failure, .. }, Some(doubt)) = (&mut self.outcome, doubt)
+            && failure.class == FailureClass::ModelLoad
+        {
+            failure.detail = format!("{}; {doubt}", failure.detail);
+        }
+        self
     }
 
     fn is_vague(&self) -> bool {

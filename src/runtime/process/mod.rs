@@ -11,6 +11,9 @@ mod guard;
 mod oom;
 mod output;
 mod supervise;
+#[cfg(windows)]
+#[path = "suspended_windows.rs"]
+mod suspended;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,6 +28,8 @@ use crate::ports::CancelToken;
 use group::Group;
 use supervise::Watcher;
 
+#[cfg(windows)]
+pub use group::guard_children;
 #[cfg(unix)]
 pub use guard::{CHILD_GUARD, guard_children, stand_guard};
 pub use output::Stream;

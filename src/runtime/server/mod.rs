@@ -21,6 +21,7 @@ use crate::domain::server::{
     Answer, Child, Observation, ServerState, another_program, identify, load_limit,
 };
 use crate::domain::types::{Bytes, Failure, FailureClass, Launch, RawOutput, Runtime};
+use crate::domain::windows_path::argument;
 use crate::ports::{CancelMode, CancelToken};
 
 use super::config::llama_spec;
@@ -186,7 +187,7 @@ fn spec(request: &ServerRequest<'_>, port: u16) -> Result<Spec, Failure> {
         ));
     };
     let mut spec = llama_spec(program, request.runtime.environment(&request.launch.env));
-    spec.args = vec!["-m".into(), request.model.into()];
+    spec.args = vec!["-m".into(), argument(request.model).into()];
     spec.args
         .extend(request.launch.args.iter().map(OsString::from));
     spec.args.extend(request.extra.iter().map(OsString::from));
