@@ -149,9 +149,14 @@ const MAX_SECS: f64 = 86_400.0;
 
 /// A context that holds every request, in as many slots as there are clients; the settings' own context wins.
 fn extra(request: &RunRequest, asks: &[LiveRequest]) -> Vec<String> {
-    let room = |ask: &LiveRequest| match ask.takes_any_short_prompt() {
-        true => LONGEST_SHORT_PROMPT + ask.generated,
-        false => ask.prompt + ask.generated,
+    let room = |ask: &LiveRequest| {
+        let is_free = ask.takes_any_short_prompt();
+        ask.generated
+            + if is_free {
+                LONGEST_SHORT_PROMPT
+            } else {
+                ask.prompt
+            }
     };
     let longest = asks.iter().map(room).max();
     let slot = (longest.unwrap_or(0) + CONTEXT_MARGIN).next_multiple_of(CONTEXT_STEP);
