@@ -121,7 +121,25 @@ fn wrong_usage_is_a_document_of_every_command() {
         refused(&output, 2);
         assert_eq!(one(&output)["error"]["code"], "usage", "{words:?}");
     }
-    // The sentence itself names what is wrong.
+    let bare = asked(&bed, &["runtime"]).output().unwrap();
+    assert_eq!(bare.status.code(), Some(2));
+    assert_eq!(one(&bare)["error"]["headline"], "a command is missing");
+    // After `--` it is an argument of the server's.
+    let given_on = Command::new(env!("CARGO_BIN_EXE_flux"))
+        .args(["run", "--", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (given_on.status.code(), given_on.stdout.len()),
+        (Some(2), 0)
+    );
+    let version = one(&asked(&bed, &["--version"]).output().unwrap());
+    assert!(version["version"].as_str().unwrap().starts_with("flux "));
+}
+
+#[test]
+fn the_sentence_of_wrong_usage_names_what_is_wrong() {
+    let bed = Bed::new("");
     for (words, named) in [
         (&["tune"][..], "--model <FILE>"),
         (&["import"], "<FILE>"),
@@ -141,26 +159,16 @@ fn wrong_usage_is_a_document_of_every_command() {
             "{words:?}: {headline}"
         );
     }
+}
+
+#[test]
+fn help_is_a_document_however_it_is_asked_for() {
     for words in [&["help"][..], &["help", "tune"], &["tune", "--help"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
         let output = command.args(words).arg("--json").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         assert!(one(&output)["help"].as_str().unwrap().contains("Usage:"));
     }
-    let bare = asked(&bed, &["runtime"]).output().unwrap();
-    assert_eq!(bare.status.code(), Some(2));
-    assert_eq!(one(&bare)["error"]["headline"], "a command is missing");
-    // After `--` it is an argument of the server's.
-    let given_on = Command::new(env!("CARGO_BIN_EXE_flux"))
-        .args(["run", "--", "--json"])
-        .output()
-        .unwrap();
-    assert_eq!(
-        (given_on.status.code(), given_on.stdout.len()),
-        (Some(2), 0)
-    );
-    let version = one(&asked(&bed, &["--version"]).output().unwrap());
-    assert!(version["version"].as_str().unwrap().starts_with("flux "));
 }
 
 /// Whether the process handles this signal (`SigCgt`: bit n − 1 stands for signal n).
@@ -283,7 +291,7 @@ fn a_document_that_nobody_takes_does_not_outlast_a_second_signal() {
 fn a_search_s_document_that_nobody_takes_does_not_outlast_a_second_signal() {
     let bed = Bed::new(FLASH_WINS);
     let (_reader, mut writer) = std::io::pipe().unwrap();
-    writer.write_all(&[b'\n'; PIPE as usize]).unwrap();
+    writer.write_all(&vec![b'\n'; PIPE as usize]).unwrap();
     let mut tune = bed.tune(&["--only", "flash-attn", "--processes", "4"]);
     let mut child = tune.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
     let call = format!("/proc/{}/syscall", child.id());

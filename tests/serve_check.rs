@@ -401,3 +401,28 @@ fn text_prompts_have_exactly_the_tokens_asked_for() {
     assert_eq!(class(failed), FailureClass::InvalidArgument);
     assert_eq!(alive(&fake), [0_u32; 0]);
 }
+
+/// Decoding at no depth needs a short prompt, not one of a certain length.
+#[test]
+fn a_template_longer_than_a_short_prompt_makes_the_prompt_longer() {
+    for (words, prompt) in [(0, 16), (40, 128), (300, 256)] {
+        let fake = FakeRuntime::new(&format!("template_words = {words}\n{FAST}"));
+        let mut asked = request(&fake);
+        asked.tests = vec![TestSpec::generation(32)];
+        let runner = ServerRunner::new(Arc::new(RealClock(Instant::now())));
+        let run = runner.run(&asked, &CancelToken::new(), &mut |_| {});
+        match run.outcome {
+            RunOutcome::Valid { tests } => {
+                let one = &tests[0].record["requests"][0];
+                assert_eq!(one["prompt_n"], prompt);
+            }
+            RunOutcome::Failed { failure, .. } => {
+                assert_eq!((words, failure.class), (300, FailureClass::RequestRefused));
+            }
+            other => panic!("{other:?}"),
+        }
+        // What the longest needs is there before it is known.
+        let context = run.raw.argv.iter().position(|a| a == "-c").unwrap();
+        assert_eq!(run.raw.argv[context + 1], "512");
+    }
+}

@@ -49,11 +49,11 @@ pub fn parse() -> Result<Cli, ExitCode> {
 
 /// What clap makes of them. `flux help` takes nothing but names of commands: there `--json` is left out.
 fn read(args: &[OsString]) -> Result<Cli, Error> {
-    Cli::try_parse_from(args).or_else(|error| {
+    Cli::try_parse_from(args).map_err(|error| {
         let others = args.iter().filter(|a| *a != "--json");
         match Cli::try_parse_from(others) {
-            Err(help) if help.kind() == ErrorKind::DisplayHelp => Err(help),
-            _ => Err(error),
+            Err(help) if help.kind() == ErrorKind::DisplayHelp => help,
+            _ => error,
         }
     })
 }

@@ -178,18 +178,15 @@ pub(super) fn choose(request: &RunRequest, ports: &Ports) -> Result<Choice, JobE
             None => stale(request, ports, newest, &current, &mut notices)?,
         }
     };
-    let launch = match &profile {
-        Some(p) => {
-            notices.extend(limit_of(p, ports)?);
-            notices.extend(other_goals(p, &candidates, fresh));
-            p.server.clone()
-        }
-        None => {
-            let others = of_other_goals.iter();
-            let goals = goals(others.filter(|p| p.simulated == machine.simulated));
-            let missing = no_profile(request.goal, &goals);
-            without_profile(&current, &model, &runtime, ports, missing, &mut notices)?
-        }
+    let launch = if let Some(p) = &profile {
+        notices.extend(limit_of(p, ports)?);
+        notices.extend(other_goals(p, &candidates, fresh));
+        p.server.clone()
+    } else {
+        let others = of_other_goals.iter();
+        let goals = goals(others.filter(|p| p.simulated == machine.simulated));
+        let missing = no_profile(request.goal, &goals);
+        without_profile(&current, &model, &runtime, ports, missing, &mut notices)?
     };
     Ok(Choice {
         runtime,

@@ -94,8 +94,8 @@ impl<'a> Keys<'a> {
             let key = self.key(name);
             return Err(format!(
                 "{key} has {} for {}",
-                count(len as u64, "entry"),
-                count(layers as u64, "layer")
+                count(len, "entry"),
+                count(layers, "layer")
             ));
         }
         Ok(self.list(name))

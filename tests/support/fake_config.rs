@@ -28,6 +28,8 @@ pub struct Config {
     version: String,
     build_number: u64,
     build_commit: String,
+    /// Words that the chat template puts before each turn.
+    pub template_words: usize,
     layers: u32,
     model_mib: f64,
     device: Vec<Device>,
@@ -50,6 +52,7 @@ impl Default for Config {
             version: "0.5.0-dev".to_owned(),
             build_number: 0,
             build_commit: "unknown".to_owned(),
+            template_words: 0,
             layers: 37,
             model_mib: 2375.91,
             device: Vec::new(),

@@ -92,6 +92,16 @@ pub fn serve(dir: &Path, config: Config, fields: Map<String, Value>, args: &[Str
 }
 
 impl Server {
+    fn template(&self, messages: &Value) -> String {
+        let said = messages.as_array().into_iter().flatten();
+        let before = "so ".repeat(self.config.template_words);
+        let turn = |m: &Value| {
+            let text = |name: &str| m[name].as_str().unwrap_or_default().to_owned();
+            format!("<|{}|> {before}{} ", text("role"), text("content"))
+        };
+        said.map(turn).collect::<String>() + "<|assistant|>"
+    }
+
     fn does(&self, act: &ServerAct) -> bool {
         self.acts.contains(act)
     }
@@ -134,7 +144,7 @@ impl Server {
             "/apply-template" => respond(
                 &mut connection,
                 200,
-                &json!({"prompt": template(&body["messages"])}),
+                &json!({"prompt": self.template(&body["messages"])}),
             ),
             "/completion" | "/v1/chat/completions" => self.complete(&mut connection, path, &body),
             _ => respond(
@@ -189,7 +199,7 @@ impl Server {
         }
         let chat = path.starts_with("/v1");
         let prompt = match (&body["prompt"], chat) {
-            (_, true) => tokens(&template(&body["messages"])),
+            (_, true) => tokens(&self.template(&body["messages"])),
             (Value::Array(ids), _) => ids
                 .iter()
                 .filter_map(Value::as_u64)
@@ -456,15 +466,6 @@ fn plain(connection: &mut TcpStream, body: &str) -> std::io::Result<()> {
         connection,
         "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
-}
-
-fn template(messages: &Value) -> String {
-    let said = messages.as_array().into_iter().flatten();
-    let turn = |m: &Value| {
-        let text = |name: &str| m[name].as_str().unwrap_or_default().to_owned();
-        format!("<|{}|> {} ", text("role"), text("content"))
-    };
-    said.map(turn).collect::<String>() + "<|assistant|>"
 }
 
 fn tokens(text: &str) -> Vec<u32> {

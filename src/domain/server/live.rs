@@ -8,6 +8,8 @@ use super::completion::Completion;
 
 /// Prompt of a decode test without a depth, tokens: enough to be no prompt of one batch element.
 pub const SHORT_PROMPT: u32 = 16;
+/// The same where a chat template, or a tokenizer of few words, takes more than that: still short beside any context.
+pub const LONGEST_SHORT_PROMPT: u32 = 256;
 /// Drafts of fewer tokens say nothing when all are accepted.
 const MIN_DRAFTED: u32 = 16;
 
@@ -81,6 +83,13 @@ pub fn requests(tests: &[TestSpec]) -> Result<Vec<LiveRequest>, Failure> {
 }
 
 impl LiveRequest {
+    /// Nothing but the decoding after it is measured, at no depth: the prompt may be as long as it must, up to
+    /// [`LONGEST_SHORT_PROMPT`].
+    pub fn takes_any_short_prompt(&self) -> bool {
+        let decodes = |t: &TestSpec| part(*t) == Part::Decode && t.n_depth == 0;
+        self.tests.iter().all(decodes)
+    }
+
     /// The tests that begin when it is sent, the longest first: all but the decoding, which begins with the first token.
     pub fn sent(&self) -> impl Iterator<Item = TestSpec> + '_ {
         self.tests

@@ -21,7 +21,7 @@ pub use completion::{
 };
 pub use events::Events;
 pub use identity::{another_program, identify};
-pub use live::{LiveRequest, SHORT_PROMPT, evidence, requests};
+pub use live::{LONGEST_SHORT_PROMPT, LiveRequest, SHORT_PROMPT, evidence, requests};
 pub use text::{exact_text, seed_of};
 pub use timings::{MIN_GENERATED, MIN_MS, Timed, Timings};
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST};
 use crate::domain::types::{ArmSummary, Comparison, SampleUnit};
 
-use super::{capitalised, change_with_interval, rate_decimals, shown_change};
+use super::{capitalised, change_with_interval, is_shown, rate_decimals};
 
 /// p below this is shown as a bound: its digits depend on the tail of an assumed distribution.
 const SMALLEST_P: f64 = 1e-4;
@@ -62,7 +62,7 @@ pub fn both_arms(label: &str, comparison: &Comparison) -> String {
 /// The means of both arms of a metric with their unit: no digit more than either carries, but so many that a difference
 /// that is told beside them can be seen in them.
 pub fn arm_values(label: &str, comparison: &Comparison) -> ([String; 2], &'static str) {
-    let told = shown_change(comparison.change_pct, comparison.ci95_pct) != 0.0;
+    let told = is_shown(comparison.change_pct, comparison.ci95_pct);
     let arms = [&comparison.baseline, &comparison.candidate];
     let values = arms.map(|arm| (quantity(label, arm.mean).0, arm.cv_pct));
     (pair(values, told), quantity(label, 1.0).1)

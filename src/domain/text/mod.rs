@@ -171,10 +171,10 @@ fn change_decimals(ci95_pct: Option<[f64; 2]>) -> usize {
     ci95_pct.map_or(0, |[lo, hi]| decimals_for((hi - lo) / 2.0))
 }
 
-/// The number that [`change_with_interval`] shows of a change, percent.
-fn shown_change(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> f64 {
-    let unit = 10_f64.powi(change_decimals(ci95_pct) as i32);
-    (change_pct * unit).round() / unit
+/// Whether [`change_with_interval`] shows a change as more than nothing.
+fn is_shown(change_pct: f64, ci95_pct: Option<[f64; 2]>) -> bool {
+    // A sign stands before what does not round to zero.
+    signed(change_pct, change_decimals(ci95_pct)).starts_with(['+', '−'])
 }
 
 /// A span of time for people: `45 s`, `12 min`, `1 h 05 min`.

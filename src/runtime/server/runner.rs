@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use crate::domain::server::{
-    ChatMessage, Completion, CompletionRequest, LiveRequest, Prompt, evidence, exact_text,
-    requests, seed_of,
+    ChatMessage, Completion, CompletionRequest, LONGEST_SHORT_PROMPT, LiveRequest, Prompt,
+    evidence, exact_text, requests, seed_of,
 };
 use crate::domain::types::{
     BufferUse, Failure, FailureClass, RawOutput, Run, RunOutcome, RunProgress, RunRequest,
@@ -149,7 +149,16 @@ const MAX_SECS: f64 = 86_400.0;
 
 /// A context that holds every request, in as many slots as there are clients; the settings' own context wins.
 fn extra(request: &RunRequest, asks: &[LiveRequest]) -> Vec<String> {
-    let longest = asks.iter().map(|a| a.prompt + a.generated).max();
+    let room = |ask: &LiveRequest| {
+        let is_free = ask.takes_any_short_prompt();
+        ask.generated
+            + if is_free {
+                LONGEST_SHORT_PROMPT
+            } else {
+                ask.prompt
+            }
+    };
+    let longest = asks.iter().map(room).max();
     let slot = (longest.unwrap_or(0) + CONTEXT_MARGIN).next_multiple_of(CONTEXT_STEP);
     let clients = request.live.clients.max(1);
     let mut extra = vec!["-np".to_owned(), clients.to_string()];
@@ -219,6 +228,7 @@ impl Measuring<'_> {
         }
         let mut found = Vec::new();
         for ask in asks {
+            let ask = &self.possible(ask)?;
             let samples = self.shape(ask)?;
             let evidence = json!({"source": "llama-server", "text": self.request.live.text, "requests": samples.requests});
             let of = |(test, samples_ns): (TestSpec, Vec<u64>)| TestSamples {
@@ -244,6 +254,20 @@ impl Measuring<'_> {
         };
         found.sort_by_key(place);
         Ok(found)
+    }
+
+    /// The request with a prompt that can be made of this model's tokens, where its length is free.
+    fn possible(&self, ask: &LiveRequest) -> Result<LiveRequest, Stop> {
+        let mut ask = ask.clone();
+        let seed = self.request.live.seed;
+        if ask.takes_any_short_prompt() && self.exact(seed, ask.prompt)?.is_none() {
+            while ask.prompt < LONGEST_SHORT_PROMPT / 2 && self.exact(seed, ask.prompt)?.is_none() {
+                ask.prompt *= 2;
+            }
+            // Another text may need a little more than this one.
+            ask.prompt *= 2;
+        }
+        Ok(ask)
     }
 
     /// Every repetition of one shape.
@@ -347,15 +371,24 @@ impl Measuring<'_> {
         Ok(CompletionRequest::new(prompt, ask.generated, seed as u32))
     }
 
-    /// What a user says so that, with the chat template around it, it is so many tokens.
+    /// What a user says so that, with the chat template around it, it is so many tokens; `None` where nothing is.
+    fn exact(&self, seed: u64, tokens: u32) -> Result<Option<String>, Stop> {
+        Ok(exact_text(
+            self.request.live.text,
+            seed,
+            tokens,
+            &mut |text| {
+                let said = [ChatMessage::user(text)];
+                let whole = self.client.apply_template(&said, self.cancel)?;
+                let tokens = self.client.tokenize(&whole, self.cancel)?;
+                Ok::<u32, RequestError>(u32::try_from(tokens.len()).unwrap_or(u32::MAX))
+            },
+        )?)
+    }
+
+    /// The same, or why there is none.
     fn text(&self, seed: u64, tokens: u32) -> Result<String, Stop> {
-        let made = exact_text(self.request.live.text, seed, tokens, &mut |text| {
-            let said = [ChatMessage::user(text)];
-            let whole = self.client.apply_template(&said, self.cancel)?;
-            let tokens = self.client.tokenize(&whole, self.cancel)?;
-            Ok::<u32, RequestError>(u32::try_from(tokens.len()).unwrap_or(u32::MAX))
-        })?;
-        made.ok_or_else(|| {
+        self.exact(seed, tokens)?.ok_or_else(|| {
             let detail = format!(
                 "no prompt of exactly {tokens} tokens can be made: the chat template and what a user asks take more; ask for longer prompts"
             );
