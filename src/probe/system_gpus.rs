@@ -76,6 +76,7 @@ fn pending(root: &SystemRoot, running: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     fn write(dir: &Path, files: &[(&str, &str)]) {
         fs::create_dir_all(dir).unwrap();
         for (name, text) in files {
