@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -111,12 +110,12 @@ pub fn failed_as(run: &Run, class: FailureClass) -> &str {
 #[cfg(target_os = "linux")]
 pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
     let needle = format!("{MARK}={}\0", mark(fake.dir()));
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
             // A zombie has no environment left: it is dead, its new parent has yet to notice.
-            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             String::from_utf8_lossy(&environ).contains(&needle)
         })
         .collect()
@@ -127,7 +126,7 @@ pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
 pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
     use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
 
-    let mut system = System::new();
+    let mut system = System::new().unwrap();
     let what = ProcessRefreshKind::nothing().with_exe(UpdateKind::Always);
     system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
     // The folder's last parts: before them there are several ways to write it.
