@@ -1,4 +1,5 @@
 //! Bandwidths from measurement to store to display: the meter on real folders, the job, `flux scan --bandwidth`.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 #[path = "support/lavapipe.rs"]

@@ -183,6 +183,8 @@ fn a_synthetic_model_is_made_listed_and_never_overwritten() {
         .stdout(contains("tiny.gguf").and(contains("Needs (4096 context)")));
 }
 
+/// No file of Windows has such a name.
+#[cfg(unix)]
 #[test]
 fn a_broken_model_says_what_is_wrong_and_its_name_is_harmless() {
     let dir = Dir::new();

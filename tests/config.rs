@@ -171,7 +171,7 @@ fn what_cannot_be_written_is_one_sentence() {
     fs::write(folder.0.path().join("file"), "").unwrap();
     let settings = SettingsFile::new(&folder.0.path().join("file"));
     let error = settings.save(&AppSettings::default()).unwrap_err();
-    let path = folder.0.path().join("file/settings.toml");
+    let path = folder.0.path().join("file").join("settings.toml");
     assert_eq!(
         error.headline,
         format!("the settings cannot be written: {}", path.display())

@@ -14,7 +14,9 @@ use gguf_bytes::{ARRAY, F32, Gguf, Q8_0, STRING, string};
 use tempfile::TempDir;
 
 fn write(dir: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = dir.path().join(name);
+    let path = dir
+        .path()
+        .join(name.replace('/', std::path::MAIN_SEPARATOR_STR));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, bytes).unwrap();
     path

@@ -1,5 +1,6 @@
 //! The kernel lab from the card to the store and its readers: on lavapipe through the real binary, watched by Vulkan's
 //! validation layers, and on a scripted card through the engine.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 #[path = "support/bench_runs.rs"]

@@ -1,6 +1,7 @@
 //! The real probe against the real loader and Mesa's lavapipe, which every test machine has (`mesa-vulkan-drivers`).
 //!
 //! The loader reads its environment, so each case runs this test binary again as a child with its own.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 #[path = "support/lavapipe.rs"]

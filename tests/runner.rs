@@ -7,16 +7,10 @@ mod bench_runs;
 #[path = "support/fake_runtime.rs"]
 mod fake_runtime;
 
-use std::process::Command;
-use std::time::Instant;
-
-use bench_runs::{
-    CARD_TOML, alive, failed, failed_as, is_alone, request, run, run_scripted, runner, valid,
-    wait_until,
-};
+use bench_runs::{CARD_TOML, alive, failed, failed_as, request, run, run_scripted, runner, valid};
 use fake_runtime::FakeRuntime;
 use flux::domain::types::{EarlyStop, FailureClass, RunOutcome, RunProgress, TestSpec};
-use flux::ports::{CancelMode, CancelToken, Runner as _};
+use flux::ports::{CancelToken, Runner as _};
 
 const PP: TestSpec = TestSpec::prompt(512);
 const TG: TestSpec = TestSpec::generation(128);
@@ -85,7 +79,13 @@ fn a_builds_own_variables_reach_its_processes_and_a_setting_wins() {
 fn failures_get_their_class() {
     let class = |act: &str| failed(&run_scripted(&doing(act))).0.class;
     assert_eq!(class("\"oom\""), FailureClass::OutOfMemory);
-    assert_eq!(class("\"killed\""), FailureClass::Killed);
+    // Windows knows no signals: a process that was ended has a status like any other.
+    let killed = if cfg!(unix) {
+        FailureClass::Killed
+    } else {
+        FailureClass::ExitStatus
+    };
+    assert_eq!(class("\"killed\""), killed);
     assert_eq!(class("\"device-lost\""), FailureClass::DeviceLostTimeout);
     assert_eq!(class("\"disk-full\""), FailureClass::DiskFull);
     assert_eq!(class("\"garbage\""), FailureClass::Unparsable);
@@ -148,7 +148,12 @@ fn a_program_that_is_gone_or_locked_is_not_started() {
     assert!(detail.starts_with("the program is gone: "), "{detail}");
     request.runtime.bench = Some(fake.dir().join("fake-bench.toml"));
     let detail = failed_as(&run(&request), FailureClass::NotStarted).to_owned();
-    assert!(detail.starts_with("no permission to run it: "), "{detail}");
+    let refused = if cfg!(unix) {
+        "no permission to run it: "
+    } else {
+        "this is no program of this system: "
+    };
+    assert!(detail.starts_with(refused), "{detail}");
     request.runtime.bench = None;
     failed_as(&run(&request), FailureClass::NotStarted);
 }
@@ -228,6 +233,12 @@ fn buffers_are_read_and_the_largest_context_counts() {
 
 #[cfg(target_os = "linux")]
 mod no_orphans {
+    use std::process::Command;
+    use std::time::Instant;
+
+    use flux::ports::CancelMode;
+
+    use super::bench_runs::{is_alone, wait_until};
     use super::*;
 
     #[test]

@@ -15,7 +15,10 @@ pub enum Request {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM, SIGHUP. Windows tells a closed console as Ctrl-C, and ends Flux seconds later: the job object its children.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "Windows has one event for all"))]
+    #[cfg_attr(
+        not(any(unix, test)),
+        expect(dead_code, reason = "Windows has one event for all")
+    )]
     Terminate,
 }
 

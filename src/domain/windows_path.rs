@@ -14,7 +14,9 @@ const LONGEST_FOLDER: usize = LONGEST - 1;
 
 /// A file as the argument of a program: on Windows in the verbatim form where it is too long for another.
 pub fn argument(file: &Path) -> PathBuf {
-    absolute(file).map_or_else(|| file.to_owned(), |path| openable(&path).into())
+    absolute(file)
+        .and_then(|path| verbatim(&path))
+        .map_or_else(|| file.to_owned(), PathBuf::from)
 }
 
 /// SQLite opens no file beside such a database: it knows no verbatim form for what it was given in another.
@@ -36,29 +38,30 @@ pub struct ForBench {
 impl ForBench {
     /// Of a model's file.
     pub fn of(file: &Path) -> Self {
-        absolute(file).map_or_else(
-            || Self {
-                argument: file.to_owned(),
+        match absolute(file) {
+            Some(path) if !path.is_ascii() => Self::beyond_ascii(&path),
+            _ => Self {
+                argument: argument(file),
                 folder: None,
                 doubt: None,
             },
-            |path| Self::on_windows(&path),
-        )
+        }
     }
 
     /// A name in ASCII is the same in every code page, and what stands before it the system itself knows.
-    fn on_windows(path: &str) -> Self {
+    fn beyond_ascii(path: &str) -> Self {
         let (folder, name) = path.split_at(path.rfind('\\').map_or(0, |at| at + 1));
-        let is_relative =
-            !path.is_ascii() && name.is_ascii() && units(folder) <= LONGEST_FOLDER && !is_raw(path);
+        if name.is_ascii() && units(folder) <= LONGEST_FOLDER && !is_raw(path) {
+            return Self {
+                argument: name.into(),
+                folder: Some(folder.into()),
+                doubt: None,
+            };
+        }
         Self {
-            argument: if is_relative {
-                name.into()
-            } else {
-                openable(path).into()
-            },
-            folder: is_relative.then(|| folder.into()),
-            doubt: (!path.is_ascii() && !is_relative).then_some(
+            argument: verbatim(path).unwrap_or_else(|| path.to_owned()).into(),
+            folder: None,
+            doubt: Some(
                 "on Windows llama-bench finds no file whose name has letters beyond ASCII: rename it",
             ),
         }
@@ -71,15 +74,15 @@ fn absolute(file: &Path) -> Option<String> {
     path.into_os_string().into_string().ok()
 }
 
-/// An absolute path in the form that every program opens.
-fn openable(path: &str) -> String {
+/// The verbatim form of an absolute path that is too long for another.
+fn verbatim(path: &str) -> Option<String> {
     if units(path) <= LONGEST || is_raw(path) {
-        return path.to_owned();
+        return None;
     }
-    match path.strip_prefix(r"\\") {
+    Some(match path.strip_prefix(r"\\") {
         Some(share) => format!(r"\\?\UNC\{share}"),
         None => format!(r"\\?\{path}"),
-    }
+    })
 }
 
 /// Nothing in it is read by Windows: it is verbatim, or a device.
@@ -102,14 +105,13 @@ mod tests {
 
     #[test]
     fn a_path_of_260_characters_is_verbatim() {
-        let fits = long(r"C:\models\", 259);
-        assert_eq!(openable(&fits), fits);
+        assert_eq!(verbatim(&long(r"C:\models\", 259)), None);
         let path = long(r"C:\models\", 260);
-        assert_eq!(openable(&path), format!(r"\\?\{path}"));
+        assert_eq!(verbatim(&path), Some(format!(r"\\?\{path}")));
         let path = long(r"\\nas\models\", 260);
-        assert_eq!(openable(&path), format!(r"\\?\UNC\{}", &path[2..]));
-        for path in [long(r"\\?\C:\models\", 300), long(r"\\.\C:\models\", 300)] {
-            assert_eq!(openable(&path), path);
+        assert_eq!(verbatim(&path), Some(format!(r"\\?\UNC\{}", &path[2..])));
+        for path in [r"\\?\C:\models\", r"\\.\C:\models\"] {
+            assert_eq!(verbatim(&long(path, 300)), None);
         }
         // Windows counts UTF-16: 252 letters of one unit or 126 of two.
         assert_eq!(units(&format!(r"C:\{}.gg", "я".repeat(252))), 258);
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn llama_bench_is_started_where_a_name_beyond_ascii_is_not_needed() {
         let of = |path: &str| {
-            let told = ForBench::on_windows(path);
+            let told = ForBench::beyond_ascii(path);
             let text = |p: PathBuf| p.into_os_string().into_string().unwrap_or_default();
             (
                 text(told.argument),
@@ -127,8 +129,6 @@ mod tests {
                 told.doubt.is_some(),
             )
         };
-        let plain = r"D:\models\a b.gguf";
-        assert_eq!(of(plain), (plain.to_owned(), None, false));
         assert_eq!(
             of(r"C:\Users\Jürgen\m.gguf"),
             (
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_a_path_is_told_as_it_is() {
-        let path = Path::new("a/../модель.gguf");
-        if !cfg!(windows) {
-            assert_eq!(argument(path), path);
-            assert_eq!(ForBench::of(path).argument, path);
-            assert_eq!(ForBench::of(path).folder, None);
-        }
+    fn what_every_program_opens_is_told_as_it_was_given() {
+        let path = Path::new("a/../model b.gguf");
+        assert_eq!(argument(path), path);
+        assert_eq!(ForBench::of(path).argument, path);
+        let path = Path::new("модели/модель.gguf");
+        assert_eq!(argument(path), path);
+        assert_eq!(ForBench::of(path).doubt.is_some(), cfg!(windows));
     }
 }

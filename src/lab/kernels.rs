@@ -423,7 +423,7 @@ fn check(
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::lab::tests::{opened, request};

@@ -163,5 +163,5 @@ fn fault(error: &GpuError) -> Fault {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

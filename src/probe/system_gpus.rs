@@ -72,7 +72,7 @@ fn pending(root: &SystemRoot, running: &str) -> Option<String> {
     versions.into_iter().next().filter(|_| !fits)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
@@ -83,7 +83,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn reads_display_devices_with_their_driver_and_skips_the_rest() {
         let tree = tempfile::tempdir().unwrap();
@@ -133,7 +132,6 @@ mod tests {
         assert_eq!((found[1].vram, found[1].subsystem), (None, None));
     }
 
-    #[cfg(unix)]
     #[test]
     fn c25_libraries_of_another_version_than_the_driver_that_runs_are_told() {
         let tree = tempfile::tempdir().unwrap();

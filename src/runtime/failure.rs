@@ -107,14 +107,43 @@ pub fn classify(ended: &Ended) -> Failure {
             FailureClass::NoResults,
             format!("ended with status 0 and no results{last}"),
         ),
-        (None, code) => Failure::new(
+        (None, None) => Failure::new(
             FailureClass::ExitStatus,
-            match code {
-                Some(code) => format!("ended with status {code}{last}"),
-                None => format!("ended without a status{last}"),
-            },
+            format!("ended without a status{last}"),
         ),
+        (None, Some(code)) => match exception(code) {
+            Some((class, name)) => Failure::new(class, format!("ended with {name}{last}")),
+            None => Failure::new(
+                FailureClass::ExitStatus,
+                format!("ended with status {code}{last}"),
+            ),
+        },
     }
+}
+
+/// What a status of Windows says that is an exception's (`NTSTATUS` of severity "error" from the system, ntstatus.h; the
+/// one of C++). Statuses of other systems are too small to be one.
+fn exception(status: i32) -> Option<(FailureClass, String)> {
+    let code = status.cast_unsigned();
+    let (class, name) = match code {
+        0xC000_0005 => (FailureClass::Crashed, "an access violation"),
+        0xC000_001D => (
+            FailureClass::Crashed,
+            "an instruction that this processor does not know",
+        ),
+        0xC000_00FD => (FailureClass::Crashed, "a stack overflow"),
+        0xC000_0409 => (FailureClass::Crashed, "an abort"),
+        0xC000_0135 => (FailureClass::NotStarted, "a library (DLL) missing"),
+        0xC000_0139 | 0xC000_0142 => (
+            FailureClass::NotStarted,
+            "a library (DLL) of another version",
+        ),
+        0xC000_013A => (FailureClass::Killed, "Ctrl-C"),
+        0xE06D_7363 => (FailureClass::Crashed, "an uncaught C++ exception"),
+        0xC000_0000..=0xCFFF_FFFF => (FailureClass::Crashed, "an exception"),
+        _ => return None,
+    };
+    Some((class, format!("{name} (0x{code:08X})")))
 }
 
 /// Ended by SIGKILL from outside: for memory only where the kernel says so.
@@ -293,6 +322,21 @@ mod tests {
             class("vkCreateDevice failed: VK_ERROR_DEVICE_LOST"),
             FailureClass::DeviceCreation
         );
+    }
+
+    /// Statuses as a 32-bit shell of Windows shows them: 0xC0000005, 0xC0000135.
+    #[test]
+    fn an_exception_of_windows_is_a_crash_or_a_missing_library() {
+        let of = |status| classify(&ended(Some(status), None, ""));
+        let crash = of(-1_073_741_819);
+        assert_eq!(crash.class, FailureClass::Crashed);
+        assert_eq!(crash.detail, "ended with an access violation (0xC0000005)");
+        assert_eq!(of(-1_073_741_515).class, FailureClass::NotStarted);
+        assert_eq!(of(-1_073_741_510).class, FailureClass::Killed);
+        assert_eq!(of(-1_073_740_791).class, FailureClass::Crashed);
+        for status in [1, 3, 255, -1] {
+            assert_eq!(of(status).class, FailureClass::ExitStatus, "{status}");
+        }
     }
 
     #[test]

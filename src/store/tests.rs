@@ -111,7 +111,9 @@ fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
 #[test]
 fn a_database_that_cannot_be_written_still_answers() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("it's 100% #2? ж.db");
+    // No file of Windows has a question mark in its name.
+    let asks = if cfg!(windows) { "" } else { "?" };
+    let path = dir.path().join(format!("it's 100% #2{asks} ж.db"));
     let seen = Fingerprint {
         hash: "ab".repeat(32),
         fields: vec![("gpu".to_owned(), "1002:6fdf".to_owned())],

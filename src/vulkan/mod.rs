@@ -18,13 +18,15 @@ use ash::vk;
 pub(crate) use buffer::{Buffer, Kind};
 pub(crate) use device::Gpu;
 pub(crate) use error::GpuError;
+#[cfg(test)]
+pub(crate) use kernel::spirv;
 pub(crate) use kernel::{Bound, Kernel, Shader};
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use physical::Features;
 pub(crate) use physical::{Family, Physical, cards};
 pub(crate) use query::{Can, HeapBudget};
 pub(crate) use queue::Queue;
 pub(crate) use quiet::QuietStdout;
-#[cfg(test)]
-pub(crate) use {kernel::spirv, physical::Features};
 
 /// Why there is no instance.
 pub(crate) enum OpenError {

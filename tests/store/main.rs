@@ -25,7 +25,11 @@ use serde_json::json;
 #[test]
 fn everything_reads_back_as_it_was_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("it's a \"data\" folder %20 #2 – данные");
+    // No file of Windows has a double quote in its name.
+    let quoted = if cfg!(windows) { "data" } else { "\"data\"" };
+    let folder = dir
+        .path()
+        .join(format!("it's a {quoted} folder %20 #2 – данные"));
     let ids = {
         let store = measuring(&folder);
         assert_eq!(store.opened().notices, []);

@@ -1,6 +1,7 @@
 //! Other processes: a writer killed at any moment, two that want to measure, one that may not write.
 
 use std::collections::BTreeMap;
+#[cfg(unix)]
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,12 +9,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flux::domain::types::Stage;
-use flux::ports::{SessionFilter, Store};
+#[cfg(unix)]
+use flux::ports::SessionFilter;
+use flux::ports::Store;
 use flux::store::{Access, MeasureLock, SqliteStore};
 
-use crate::damage::refusal;
-use crate::history::page;
 use crate::sample::*;
+#[cfg(unix)]
+use crate::{damage::refusal, history::page};
 
 /// Set in a child of this test binary: the data folder it works in.
 const CHILD: &str = "FLUX_STORE_TEST_DIR";

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -108,17 +107,35 @@ pub fn failed_as(run: &Run, class: FailureClass) -> &str {
 }
 
 /// Living processes this test's runs started, grandchildren included.
+#[cfg(target_os = "linux")]
 pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
     let needle = format!("{MARK}={}\0", mark(fake.dir()));
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
         .filter_map(|e| e.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
             // A zombie has no environment left: it is dead, its new parent has yet to notice.
-            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             String::from_utf8_lossy(&environ).contains(&needle)
         })
         .collect()
+}
+
+/// Living processes of the runtime's programs: elsewhere their environment is not to be had.
+#[cfg(not(target_os = "linux"))]
+pub fn alive(fake: &FakeRuntime) -> Vec<u32> {
+    use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
+
+    let mut system = System::new().unwrap();
+    let what = ProcessRefreshKind::nothing().with_exe(UpdateKind::Always);
+    system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
+    // The folder's last parts: before them there are several ways to write it.
+    let parts: Vec<_> = fake.dir().iter().rev().take(2).collect();
+    let folder: PathBuf = parts.into_iter().rev().collect();
+    let is_there = |exe: &Path| exe.parent().is_some_and(|dir| dir.ends_with(&folder));
+    let processes = system.processes().values();
+    let found = processes.filter(|p| p.exe().is_some_and(is_there));
+    found.map(|p| p.pid().as_u32()).collect()
 }
 
 /// Runs this test again in a process of its own, with these variables, and returns false; true inside that process.

@@ -42,7 +42,10 @@ pub fn before_results(act: &Act) -> Option<ExitCode> {
         Act::SleepMs(ms) => std::thread::sleep(Duration::from_millis(*ms)),
         // The handler that replaces SIGTERM's default does nothing.
         Act::IgnoreSigterm => drop(ctrlc::set_handler(|| {})),
-        Act::Grandchild => drop(Command::new("sleep").arg("3600").spawn()),
+        Act::Grandchild => {
+            let exe = std::env::current_exe();
+            drop(exe.and_then(|exe| Command::new(exe).arg("--sleep").spawn()));
+        }
         Act::FloodMib(mib) => flood(*mib, std::io::stderr()),
         Act::FloodStdoutMib(mib) => flood(*mib, std::io::stdout()),
         Act::Daemon => drop(

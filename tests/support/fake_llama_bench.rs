@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
     match args.first().map(String::as_str) {
+        Some("--sleep") => std::thread::sleep(std::time::Duration::from_hours(1)),
         Some("--version") => eprintln!("{}", config.version_text()),
         Some("-h" | "--help") if is_server => print!("{SERVER_HELP}"),
         Some("-h" | "--help") => print!("usage: {} [options]\n\n{BENCH_HELP}", exe.display()),

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::Write as _;
 use std::path::Path as FilePath;
 
 use crate::ports::CancelToken;
@@ -59,8 +60,10 @@ fn a_model_of_real_bytes_is_read_itself() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("it's a model.gguf");
     let bytes: Vec<u8> = (0..3 * MIB + 5).map(|i| (i * i % 251) as u8).collect();
-    fs::write(&model, &bytes).unwrap();
-    fs::File::open(&model).unwrap().sync_all().unwrap();
+    let mut file = fs::File::create(&model).unwrap();
+    file.write_all(&bytes).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
     let source = find(&model, dir.path()).unwrap();
     assert_eq!(said(&source), [""; 0]);
     assert_eq!(source.length, 3 * MIB);

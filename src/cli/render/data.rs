@@ -63,7 +63,7 @@ fn lines(found: &Erasable) -> String {
         format!("  {readings} of sensors; what was made of them for each run stays\n")
     });
     let outputs = (found.outputs > 0).then(|| {
-        let (runs, bytes) = (count(found.outputs, "run"), found.output_bytes);
+        let (runs, bytes) = (grouped_count(found.outputs, "run"), found.output_bytes);
         format!("  what the processes of {runs} printed, {bytes}\n")
     });
     let sessions = (found.sessions > 0).then(|| {

@@ -222,10 +222,16 @@ fn limit(secs: f64) -> Duration {
     Duration::from_secs_f64(secs.clamp(0.0, MAX_LIMIT_SECS))
 }
 
+/// `ERROR_BAD_EXE_FORMAT`, `ENOEXEC`.
+const BAD_PROGRAM: i32 = if cfg!(windows) { 193 } else { 8 };
+
 fn start_error(error: &io::Error, program: &str) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("the program is gone: {program}"),
         io::ErrorKind::PermissionDenied => format!("no permission to run it: {program}"),
+        _ if error.raw_os_error() == Some(BAD_PROGRAM) => {
+            format!("this is no program of this system: {program}")
+        }
         _ => format!("{error}: {program}"),
     }
 }
