@@ -125,11 +125,11 @@ impl Lab for NastyLab {
     ) -> PortResult<()> {
         ScriptedLab(Ends::Well).measure(request, cancel, &mut |mut event| {
             match &mut event {
-                LabEvent::Card(card) => card.name = NASTY.to_owned(),
-                LabEvent::Step { doing, .. } => *doing = NASTY.to_owned(),
+                LabEvent::Card(card) => NASTY.clone_into(&mut card.name),
+                LabEvent::Step { doing, .. } => NASTY.clone_into(doing),
                 LabEvent::Kernel(result) => match &mut result.outcome {
                     Outcome::Missing { feature: words } | Outcome::Skipped { reason: words } => {
-                        *words = NASTY.to_owned();
+                        NASTY.clone_into(words);
                     }
                     _ => {}
                 },

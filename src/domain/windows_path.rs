@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Most UTF-16 units of a path that every program opens: `MAX_PATH` without the zero at its end
 /// (learn.microsoft.com, "Maximum Path Length Limitation").
 const LONGEST: usize = 259;
-/// What SQLite appends at most to the name of its database: `-journal`.
+/// What `SQLite` appends at most to the name of its database: `-journal`.
 const LONGEST_APPENDED: usize = 8;
 /// The same of the folder that a program is started in, which has no verbatim form and gets a backslash at its end.
 const LONGEST_FOLDER: usize = LONGEST - 1;
@@ -19,7 +19,7 @@ pub fn argument(file: &Path) -> PathBuf {
         .map_or_else(|| file.to_owned(), PathBuf::from)
 }
 
-/// SQLite opens no file beside such a database: it knows no verbatim form for what it was given in another.
+/// `SQLite` opens no file beside such a database: it knows no verbatim form for what it was given in another.
 pub fn is_too_long_for_sqlite(database: &Path) -> bool {
     absolute(database).is_some_and(|path| units(&path) + LONGEST_APPENDED > LONGEST)
 }

@@ -423,7 +423,8 @@ fn check(
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use crate::lab::tests::{opened, request};

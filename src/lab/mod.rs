@@ -163,5 +163,6 @@ fn fault(error: &GpuError) -> Fault {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

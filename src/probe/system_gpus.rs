@@ -72,7 +72,8 @@ fn pending(root: &SystemRoot, running: &str) -> Option<String> {
     versions.into_iter().next().filter(|_| !fits)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -100,7 +100,8 @@ impl Gpu {
     }
 
     /// The next submission answers this instead of being made.
-    #[cfg(all(test, target_os = "linux"))]
+    #[cfg(test)]
+    #[cfg(target_os = "linux")]
     pub(crate) fn fail_next(&self, with: vk::Result) {
         self.device.fails.set(Some(with));
     }

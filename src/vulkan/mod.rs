@@ -21,7 +21,8 @@ pub(crate) use error::GpuError;
 #[cfg(test)]
 pub(crate) use kernel::spirv;
 pub(crate) use kernel::{Bound, Kernel, Shader};
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 pub(crate) use physical::Features;
 pub(crate) use physical::{Family, Physical, cards};
 pub(crate) use query::{Can, HeapBudget};

@@ -94,7 +94,8 @@ impl Physical {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 impl Physical {
     /// As if so much were free in every heap.
     pub(crate) fn leave_free(&mut self, bytes: u64) {
