@@ -24,7 +24,6 @@ use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document, names, refused};
 
 /// User and group "nobody": what root may read, they may not.
 const NOBODY: u32 = 65534;
-/// The shortest search.
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
