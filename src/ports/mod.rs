@@ -74,18 +74,24 @@ impl PortError {
 
     /// A file or folder of Flux's data that cannot be used: the disk is full, or `what` says so.
     pub fn of_data(what: &str, path: &Path, error: &io::Error) -> Self {
-        use io::ErrorKind::{
-            AlreadyExists, FileTooLarge, NotADirectory, QuotaExceeded, StorageFull,
-        };
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let (what, hint) = match error.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => ("the disk is full", "free space there"),
-            AlreadyExists | NotADirectory => (
-                "a file stands where the data folder should be",
-                "move it away, or use another --data-dir",
-            ),
             _ => (what, "allow writing there, or use another --data-dir"),
         };
         Self::caused(format!("{what}: {}", path.display()), error).hint(hint)
+    }
+
+    /// The data folder itself cannot be used: a file stands there or above it, or as [`Self::of_data`].
+    pub fn of_data_folder(what: &str, folder: &Path, error: &io::Error) -> Self {
+        if is_no_folder(error) {
+            let headline = format!(
+                "a file stands where the data folder should be: {}",
+                folder.display()
+            );
+            return Self::caused(headline, error).hint("move it away, or use another --data-dir");
+        }
+        Self::of_data(what, folder, error)
     }
 
     /// The same failure with what to do next.
@@ -94,6 +100,12 @@ impl PortError {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// Whether a folder could not be made or entered because something else has its name.
+pub fn is_no_folder(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, NotADirectory};
+    [AlreadyExists, NotADirectory].contains(&error.kind())
 }
 
 /// Result of a port.

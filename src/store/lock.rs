@@ -25,7 +25,8 @@ impl MeasureLock {
     /// cannot be written.
     pub fn acquire(data_dir: &Path) -> PortResult<Self> {
         let path = data_dir.join(FILE);
-        let unwritable = |e| PortError::of_data("the data folder cannot be written", data_dir, &e);
+        let unwritable =
+            |e| PortError::of_data_folder("the data folder cannot be written", data_dir, &e);
         fs::create_dir_all(data_dir).map_err(unwritable)?;
         let mut file = OpenOptions::new()
             .create(true)

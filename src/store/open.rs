@@ -12,7 +12,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
-use crate::ports::{Notice, NoticeLevel, PortError};
+use crate::ports::{Notice, NoticeLevel, PortError, is_no_folder};
 
 use super::Access;
 use super::error::{damaged, newer, opening, sql_error};
@@ -72,15 +72,14 @@ pub(super) enum Trouble {
 impl Trouble {
     /// What was named can be no folder: nothing is there to be looked at either.
     fn is_no_folder(&self) -> bool {
-        use io::ErrorKind::{AlreadyExists, NotADirectory};
-        matches!(self, Self::Folder(e) if [AlreadyExists, NotADirectory].contains(&e.kind()))
+        matches!(self, Self::Folder(e) if is_no_folder(e))
     }
 
     fn into_error(self, path: &Path) -> PortError {
         match self {
             Self::Newer(found) => newer(path, found, FORMAT),
             Self::Damaged(detail) => damaged(path, &detail),
-            Self::Folder(e) => PortError::of_data(
+            Self::Folder(e) => PortError::of_data_folder(
                 "the data folder cannot be used",
                 path.parent().unwrap_or(path),
                 &e,
