@@ -61,7 +61,9 @@ fn synthetic(data: &TempDir) -> PathBuf {
     let made = data.path().join("tiny.gguf");
     if !made.exists() {
         let mut flux = Command::cargo_bin("flux").unwrap();
-        flux.args(["model", "synth", "tiny", "-o"])
+        flux.arg("--data-dir")
+            .arg(data.path())
+            .args(["model", "synth", "tiny", "-o"])
             .arg(&made)
             .assert()
             .success();
