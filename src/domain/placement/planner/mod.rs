@@ -145,24 +145,12 @@ impl<'a> Planner<'a> {
 
     /// Every candidate that can run, the fastest first; hundreds of them.
     pub fn candidates(&self, ask: &Ask) -> Vec<Candidate> {
-        self.sparing_prompts(|small| self.listed(ask, small))
+        sparing_prompts(|small| self.listed(ask, small))
     }
 
     /// The fastest of each tier, exactly judged; the first is the plan.
     pub fn best(&self, ask: &Ask, of_each: usize) -> Vec<Candidate> {
-        self.sparing_prompts(|small| self.best_of(self.listed(ask, small), ask, of_each))
-    }
-
-    /// What is found without micro-batches that harm prompts. Where nothing is, or a device has no room for buffers of
-    /// stock's size, slow prompts are the price of using it.
-    fn sparing_prompts(&self, found: impl Fn(bool) -> Vec<Candidate>) -> Vec<Candidate> {
-        let sparing = found(false);
-        let uses_all = |c: &Candidate| self.devices() == 0 || c.tier != Tier::CpuOnly;
-        if sparing.iter().any(uses_all) {
-            sparing
-        } else {
-            found(true)
-        }
+        sparing_prompts(|small| self.best_of(self.listed(ask, small), ask, of_each))
     }
 
     /// Candidates of every cache type and micro-batch asked for, those that harm prompts only if `small`.
@@ -377,6 +365,17 @@ impl<'a> Planner<'a> {
         } else {
             Tier::GpuResident
         }
+    }
+}
+
+/// What is found without micro-batches that harm prompts. Where that leaves no device in use, since buffers of stock's size
+/// take its room or since there is none, slow prompts are the price of generating faster.
+fn sparing_prompts(found: impl Fn(bool) -> Vec<Candidate>) -> Vec<Candidate> {
+    let sparing = found(false);
+    if sparing.iter().any(|c| c.tier != Tier::CpuOnly) {
+        sparing
+    } else {
+        found(true)
     }
 }
 
