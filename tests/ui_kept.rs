@@ -26,7 +26,7 @@ use flux::store::{Access, SqliteStore};
 
 use app::Stage;
 use bench_runs::wait_until;
-use flux_cli::{Bed, FLASH_WINS, document};
+use flux_cli::{Bed, FLASH_WINS, ONLY_FLASH, document};
 use scripted_engine::{Answer, Desk, finished};
 
 /// The history page over a bed's data folder.
@@ -59,8 +59,12 @@ fn speculation_has_a_table_and_clients_are_told_of_every_run() {
     ] {
         stage.must_show(part);
     }
+    // Not the word alone: a verdict is a badge.
+    stage.must_show("Improved");
     assert!(!stage.shows("Confirmation, not judged yet"));
     stage.click("Session 2, Tiny (random weights), no verdict");
+    stage.must_show(" with 1 client, ");
+    assert!(!stage.shows("Screening"), "clients are no ranking");
     stage.must_show("Flash attention on, 1 client");
     stage.must_show("Flash attention on, 4 clients");
     let shown = bed.flux(&["show", "2"]).output().unwrap();
@@ -83,7 +87,7 @@ fn speculation_has_a_table_and_clients_are_told_of_every_run() {
 #[test]
 fn an_import_is_listed_forgotten_and_brought_back() {
     let bed = Bed::new(FLASH_WINS);
-    document(&mut bed.tune(&["--only", "flash-attn", "--processes", "4"]));
+    document(&mut bed.tune(ONLY_FLASH));
     let profile = bed
         .flux(&["export", "1", "--format", "profile"])
         .output()

@@ -318,6 +318,15 @@ pub fn rate_unit(label: &str) -> &'static str {
 
 /// All that was measured outside of a confirmation, ranked.
 pub fn screening(story: &Story) -> Option<ScreeningFigure> {
+    // What a number of clients got is no ranking of settings.
+    if story
+        .evidence
+        .runs
+        .iter()
+        .any(|run| run.planned.clients > 1)
+    {
+        return None;
+    }
     let label = story.primary();
     let baseline = story.baseline();
     let mut groups: Vec<(&Settings, Vec<&StoredRun>)> = Vec::new();

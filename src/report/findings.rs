@@ -212,12 +212,13 @@ pub fn clients(story: &Story) -> Vec<[String; 6]> {
     }
 }
 
-/// What speculation was worth, where that was measured.
-pub fn speculation(story: &Story) -> Vec<[String; 6]> {
-    match &story.result {
-        Outcome::Compared(document) => document.speculation_lines(),
-        _ => Vec::new(),
-    }
+/// What speculation was worth, where that was measured: each row's verdict, and its words.
+pub fn speculation(story: &Story) -> Vec<(Option<Verdict>, [String; 6])> {
+    let Outcome::Compared(document) = &story.result else {
+        return Vec::new();
+    };
+    let verdicts = document.speculation().iter().map(|row| row.verdict);
+    verdicts.zip(document.speculation_lines()).collect()
 }
 
 /// What became of something that was not saved.

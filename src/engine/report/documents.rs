@@ -356,7 +356,7 @@ impl AbDocument {
             let few = text::count(first.clients.into(), "client");
             let [a, b] = text::pair([of(first), of(last)], true);
             let many = last.clients;
-            let words = format!("{}: {few} {a} t/s in all, {many} {b} t/s", self.b.arm);
+            let words = format!("{}: {a} t/s in all with {few}, {b} with {many}", self.b.arm);
             return text::clean(&words);
         }
         if !self.speculation().is_empty() {

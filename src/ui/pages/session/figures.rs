@@ -5,7 +5,7 @@ use eframe::egui::Ui;
 use crate::domain::text::{CLIENTS_TITLES, SPECULATION_TITLES, capitalised};
 use crate::report::figures::{ConfirmationFigures, StripFigure};
 use crate::ui::charts;
-use crate::ui::widgets::{Card, Column, Table, Width, caption, label, verdict_badge};
+use crate::ui::widgets::{Card, Cells, Column, Table, Width, caption, label, verdict_badge};
 
 use super::SessionView;
 
@@ -59,26 +59,50 @@ fn live(ui: &mut Ui, view: &SessionView) {
         CLIENTS_TITLES.map(|title| Column::right(title, Width::Share(1.0))),
         &view.clients,
         "One server with as many slots as clients; ± is one standard deviation of its servers",
+        |row, cells| {
+            for cell in row {
+                cells.text(cell);
+            }
+        },
     );
-    let widths = [1.2, 0.6, 1.3, 1.4, 1.9, 1.6];
-    let mut widths = widths.into_iter().map(Width::Share);
+    let share = Width::Share;
+    let widths = [
+        share(1.4),
+        share(0.6),
+        Width::Fixed(112.0),
+        share(1.4),
+        share(1.9),
+        share(1.6),
+    ];
+    let mut widths = widths.into_iter();
     table(
         ui,
         ("Speculation", "speculation"),
-        SPECULATION_TITLES
-            .map(|title| Column::left(title, widths.next().unwrap_or(Width::Share(1.0)))),
+        SPECULATION_TITLES.map(|title| Column::left(title, widths.next().unwrap_or(share(1.0)))),
         &view.speculation,
         "Against the same settings without it, every request another text",
+        |(verdict, [kind, text, word, rest @ ..]), cells| {
+            cells.text(kind);
+            cells.text(text);
+            match verdict {
+                Some(verdict) => cells.add(|ui| drop(verdict_badge(ui, *verdict))),
+                None => cells.text(word),
+            }
+            for cell in rest {
+                cells.text(cell);
+            }
+        },
     );
 }
 
-/// A card with a table of words, where there is a row of it.
-fn table<const N: usize>(
+/// A card with a table, where there is a row of it.
+fn table<Row, const N: usize>(
     ui: &mut Ui,
     (title, id): (&str, &str),
     columns: [Column; N],
-    rows: &[[String; N]],
+    rows: &[Row],
     under: &str,
+    write: impl Fn(&Row, &mut Cells),
 ) {
     if rows.is_empty() {
         return;
@@ -86,11 +110,7 @@ fn table<const N: usize>(
     Card::new(title).show(ui, |ui| {
         Table::new(id, &columns)
             .wrap()
-            .show(ui, rows.len(), |row, cells| {
-                for cell in &rows[row] {
-                    cells.text(cell);
-                }
-            });
+            .show(ui, rows.len(), |row, cells| write(&rows[row], cells));
         caption(ui, under);
     });
 }

@@ -72,7 +72,7 @@ pub struct SessionView {
     /// What several clients got.
     pub(super) clients: Vec<[String; 6]>,
     /// What speculation was worth.
-    pub(super) speculation: Vec<[String; 6]>,
+    pub(super) speculation: Vec<(Option<Verdict>, [String; 6])>,
     /// Device memory of the winner against its limit.
     pub(super) memory: Vec<MemoryUse>,
     /// What was not saved.
