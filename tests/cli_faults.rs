@@ -278,7 +278,7 @@ fn a_full_disk_is_one_sentence_and_leaves_whole_runs() {
     let said = refused(&output, 1);
     if is_own_disk {
         assert!(
-            said.starts_with("the disk is full, nothing was stored: "),
+            said.starts_with("the disk is full, nothing more was stored: "),
             "{said}"
         );
     }

@@ -145,23 +145,46 @@ fn one_wrong_value_costs_only_itself_and_is_named() {
 }
 
 #[test]
-fn a_broken_file_is_set_aside() {
-    for bytes in [&b"theme = \n"[..], b"\xff\xfe", b"\0"] {
+fn a_broken_file_erases_nothing_and_is_set_aside_when_another_takes_its_place() {
+    for bytes in [
+        &b"telemetry_days = 0\ntheme = dark\n"[..],
+        b"\xff\xfe",
+        b"\0",
+    ] {
         let folder = Folder::new();
         fs::write(folder.path(), bytes).unwrap();
         let (settings, notices) = folder.settings().load();
-        assert_eq!(settings, AppSettings::default());
+        let expected = AppSettings {
+            telemetry_days: 0,
+            ..AppSettings::default()
+        };
+        assert_eq!(settings, expected, "readings are kept for ever");
         let [notice] = notices.as_slice() else {
             panic!("{notices:?}")
         };
         assert_eq!(notice.level, NoticeLevel::Warning);
-        assert_eq!(notice.code, "settings-set-aside");
-        let [aside] = &folder.names()[..] else {
+        assert_eq!(notice.code, "settings-unreadable");
+        assert!(notice.text.ends_with(&folder.path().display().to_string()));
+        assert_eq!(folder.settings().load().1, notices, "it is left as it is");
+        folder.settings().save(&settings).unwrap();
+        let [_, aside] = &folder.names()[..] else {
             panic!("{:?}", folder.names())
         };
-        assert!(aside.starts_with("settings.toml.damaged-") && notice.text.ends_with(aside));
+        assert!(aside.starts_with("settings.toml.damaged-"));
         assert_eq!(fs::read(folder.0.path().join(aside)).unwrap(), bytes);
-        assert_eq!(folder.settings().load().1, []);
+        assert_eq!(folder.settings().load(), (settings, vec![]));
+    }
+}
+
+#[test]
+fn days_that_are_none_erase_nothing() {
+    for value in ["-1", "\"x\"", "1.5", "[30]"] {
+        let folder = Folder::new();
+        fs::write(folder.path(), format!("telemetry_days = {value}\n")).unwrap();
+        let (settings, notices) = folder.settings().load();
+        assert_eq!(settings.telemetry_days, 0, "{value}");
+        let said = "telemetry_days has no such value: readings are kept for ever: ";
+        assert!(notices[0].text.starts_with(said), "{notices:?}");
     }
 }
 

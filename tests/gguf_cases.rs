@@ -272,6 +272,42 @@ fn c34_a_string_longer_than_the_file() {
     assert!(message.contains("length 1073741824"), "{message}");
 }
 
+/// A sparse file of any length costs nothing to make: its header is not believed to be as long.
+#[test]
+fn c34_a_header_of_gigabytes_is_not_read() {
+    let array = |kind: u32, count: u64| [&kind.to_le_bytes()[..], &count.to_le_bytes()].concat();
+    for (kind, value) in [
+        (ARRAY, array(STRING, 1 << 32)),
+        (ARRAY, array(F32, 1 << 32)),
+        (STRING, (1u64 << 32).to_le_bytes().to_vec()),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let header = Gguf::model("llama", 1).raw("x", kind, &value).header();
+        let path = write(&dir, "m.gguf", &header);
+        let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.set_len(60 << 30).unwrap();
+        let error = GgufModels.inspect(&path).unwrap_err();
+        let start = "corrupt GGUF: value of x at byte ";
+        assert!(error.headline.starts_with(start), "{error}");
+        assert!(error.headline.contains("4294967296"), "{error}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_that_is_no_text_is_refused_and_named_exactly() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let dir = TempDir::new().unwrap();
+    let path = dir
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"bad\xff\xfe.gguf"));
+    fs::write(&path, small().build()).unwrap();
+    let error = GgufModels.inspect(&path).unwrap_err();
+    assert!(error.headline.starts_with("the path is no Unicode text: "));
+    assert!(error.headline.ends_with(r"bad\xff\xfe.gguf"), "{error}");
+    assert_eq!(error.hint.as_deref(), Some("rename the file or its folder"));
+}
+
 #[test]
 fn c34_alignment_must_be_a_small_power_of_two() {
     for bad in [0, 3, 1 << 17, 1 << 30] {
@@ -403,6 +439,15 @@ fn c34_a_bad_file_does_not_end_the_scan() {
             .starts_with("corrupt GGUF: tensor count")
     );
     assert!(listed[1].model.is_some() && listed[1].problem.is_none());
+    let repeats = |l: &&flux::domain::types::ModelListing| {
+        let problem = l.problem.as_deref().unwrap_or_default();
+        problem.contains(&l.path.display().to_string())
+    };
+    assert_eq!(
+        listed.iter().find(repeats),
+        None,
+        "its path stands beside it"
+    );
     assert!(
         listed[2]
             .problem

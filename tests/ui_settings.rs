@@ -178,7 +178,7 @@ fn a_broken_settings_file_is_said() {
     let mut stage = settings_page(&desk);
     stage.must_show("he settings cannot be read");
     stage.click("Dismiss");
-    stage.must_show("they were set aside and the defaults are used");
+    stage.must_show("the defaults are used and no reading is erased");
 }
 
 /// Counts how often settings are written.

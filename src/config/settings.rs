@@ -30,21 +30,28 @@ impl SettingsFile {
         }
     }
 
-    /// Renames what cannot be read, so that it can still be repaired.
-    fn set_aside(&self, why: &str) -> Notice {
-        let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
-        let aside = self.0.with_file_name(format!("{FILE}.damaged-{stamp}"));
+    /// The settings in place of those that cannot be read.
+    fn unreadable(&self, why: &str) -> (AppSettings, Vec<Notice>) {
         let why = why.lines().next().unwrap_or_default();
-        match fs::rename(&self.0, &aside) {
-            Ok(()) => Self(aside).warning(
-                "settings-set-aside",
-                &format!("the settings cannot be read ({why}): they were set aside and the defaults are used"),
-            ),
-            Err(_) => self.warning(
-                "settings-unreadable",
-                &format!("the settings cannot be read ({why}): the defaults are used"),
-            ),
+        let what = format!(
+            "the settings cannot be read ({why}): the defaults are used and no reading is erased; the next settings saved set it aside"
+        );
+        let notice = self.warning("settings-unreadable", &what);
+        (AppSettings::instead(), vec![notice])
+    }
+
+    /// Renames a file that cannot be read, before another takes its place: it can still be repaired.
+    fn set_aside(&self) -> io::Result<()> {
+        let is_readable = match fs::read_to_string(&self.0) {
+            Ok(text) => AppSettings::parse(&text).is_ok(),
+            Err(e) => e.kind() != io::ErrorKind::InvalidData,
+        };
+        if is_readable {
+            return Ok(());
         }
+        let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
+        let aside = format!("{FILE}.damaged-{stamp}");
+        fs::rename(&self.0, self.0.with_file_name(aside))
     }
 }
 
@@ -53,21 +60,15 @@ impl SettingsStore for SettingsFile {
         let text = match fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Default::default(),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
-                return (AppSettings::default(), vec![self.set_aside("no text")]);
-            }
-            Err(e) => {
-                let what = format!("the settings cannot be read ({e}): the defaults are used");
-                let notice = self.warning("settings-unreadable", &what);
-                return (AppSettings::default(), vec![notice]);
-            }
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => return self.unreadable("no text"),
+            Err(e) => return self.unreadable(&e.to_string()),
         };
         match AppSettings::parse(&text) {
             Ok((settings, said)) => {
                 let notice = |what: &String| self.warning("setting-replaced", what);
                 (settings, said.iter().map(notice).collect())
             }
-            Err(e) => (AppSettings::default(), vec![self.set_aside(e.message())]),
+            Err(e) => self.unreadable(e.message()),
         }
     }
 
@@ -76,6 +77,8 @@ impl SettingsStore for SettingsFile {
         let mut settings = settings.clone();
         settings.bring_into_bounds();
         let text = toml::to_string_pretty(&settings).map_err(|e| PortError::caused(FAILED, &e))?;
-        super::write(&self.0, &text).map_err(|e| PortError::of_data(FAILED, &self.0, &e))
+        self.set_aside()
+            .and_then(|()| super::write(&self.0, &text))
+            .map_err(|e| PortError::of_data(FAILED, &self.0, &e))
     }
 }

@@ -25,6 +25,7 @@ const TIME_LIMIT_SECS: RangeInclusive<u32> = 60..=604_800;
 const TELEMETRY_MS: RangeInclusive<u32> = 100..=10_000;
 /// Days: from for ever, 0, to ten years, after which nobody asks what a fan did.
 const TELEMETRY_DAYS: RangeInclusive<u32> = 0..=3_650;
+const TELEMETRY_DAYS_KEY: &str = "telemetry_days";
 /// Points: the smallest window that shows a page whole, and more than any screen has.
 const WIDTH: RangeInclusive<u32> = 800..=16_384;
 /// Likewise.
@@ -135,8 +136,17 @@ impl Default for AppSettings {
 }
 
 impl AppSettings {
+    /// In place of settings that cannot be read. How long readings are to be kept is not known then: for ever, rather than
+    /// that any is erased.
+    pub fn instead() -> Self {
+        Self {
+            telemetry_days: 0,
+            ..Self::default()
+        }
+    }
+
     /// The settings of a file, and a sentence for each that was unreadable or out of its bounds: then the default, or
-    /// the nearest bound, takes its place.
+    /// the nearest bound, takes its place; readings are kept for ever where their days are unreadable.
     ///
     /// # Errors
     /// The text is no TOML at all.
@@ -148,8 +158,14 @@ impl AppSettings {
             if alone.try_into::<Self>().is_ok() {
                 readable.insert(key, value);
             } else {
+                let instead = if key == TELEMETRY_DAYS_KEY {
+                    readable.insert(key.clone(), Self::instead().telemetry_days.into());
+                    "readings are kept for ever"
+                } else {
+                    "the default is used"
+                };
                 let key = clean(&key);
-                said.push(format!("{key} has no such value: the default is used"));
+                said.push(format!("{key} has no such value: {instead}"));
             }
         }
         let mut settings: Self = readable.try_into()?;
@@ -177,7 +193,7 @@ impl AppSettings {
         let interval = &mut self.telemetry_interval_ms;
         bound("telemetry_interval_ms", interval, &TELEMETRY_MS, &mut said);
         let days = &mut self.telemetry_days;
-        bound("telemetry_days", days, &TELEMETRY_DAYS, &mut said);
+        bound(TELEMETRY_DAYS_KEY, days, &TELEMETRY_DAYS, &mut said);
         let [width, height] = &mut self.window_size;
         bound("window_size", width, &WIDTH, &mut said);
         bound("window_size", height, &HEIGHT, &mut said);

@@ -12,6 +12,9 @@ use super::error::{Fault, HeaderError, corrupt, shown};
 use super::source::Source;
 use super::tensor_type::TensorType;
 
+/// Bytes of a header at most: real ones have under 20 million. What a sparse file of terabytes costs nobody to claim is not
+/// read.
+const MAX_HEADER_BYTES: u64 = 256 << 20;
 /// Metadata keys at most; real files have under 100.
 const MAX_KEYS: u64 = 100_000;
 /// Tensors at most; real files have under 10,000.
@@ -95,9 +98,10 @@ impl Header {
     /// Reads a header from the start of a file of `size` bytes; the bytes read go into `hash`.
     ///
     /// # Errors
-    /// See [`HeaderError`]; nothing larger than the rest of the file is ever allocated.
+    /// See [`HeaderError`]; nothing larger than the rest of the file is ever allocated, and no header is longer than
+    /// [`MAX_HEADER_BYTES`].
     pub fn read(inner: impl Read, size: u64, hash: &mut Sha256) -> Result<Self, HeaderError> {
-        let mut source = Source::new(inner, size, hash);
+        let mut source = Source::new(inner, size.min(MAX_HEADER_BYTES), hash);
         let version = read_version(&mut source)?;
         let tensor_count = read_count(&mut source, "tensor count", MAX_TENSORS, MIN_TENSOR_BYTES)?;
         let key_count = read_count(&mut source, "metadata count", MAX_KEYS, MIN_PAIR_BYTES)?;

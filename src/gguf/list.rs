@@ -59,7 +59,13 @@ fn look_at(path: PathBuf) -> ModelListing {
             model: Some(info),
             problem: None,
         },
-        Err(error) => listing(path, None, Some(error.headline)),
+        Err(error) => {
+            // The listing names the file by itself.
+            let end = format!(": {}", path.display());
+            let problem = error.headline.strip_suffix(&end);
+            let problem = problem.unwrap_or(&error.headline).to_owned();
+            listing(path, None, Some(problem))
+        }
     }
 }
 

@@ -31,6 +31,11 @@ impl Model {
     /// A file cannot be read or is no sound GGUF, a part is missing, the parts are not of one model.
     pub fn open(path: &Path) -> PortResult<Self> {
         let parts = parts_of(path)?;
+        if let Some(odd) = parts.iter().find(|part| part.to_str().is_none()) {
+            let bytes = odd.as_os_str().as_encoded_bytes().escape_ascii();
+            let headline = format!("the path is no Unicode text: {bytes}");
+            return Err(PortError::new(headline).hint("rename the file or its folder"));
+        }
         let mut hash = Sha256::new();
         let mut headers = Vec::new();
         for part in &parts {

@@ -14,7 +14,7 @@ const FREE_SPACE: &str = "free space there";
 
 /// A failed database operation on `path`; `doing` is `read` or `written`.
 pub(super) fn sql_error(doing: &str, path: &Path, error: &rusqlite::Error) -> PortError {
-    const FULL: &str = "the disk is full, nothing was stored";
+    const FULL: &str = "the disk is full, nothing more was stored";
     let extended = error.sqlite_error().map(|e| e.extended_code);
     let (headline, hint) = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => (FULL, FREE_SPACE),

@@ -99,5 +99,5 @@ fn held(data_dir: &Path, path: &Path) -> PortError {
         "another Flux{process} is measuring with this data folder: {}",
         data_dir.display()
     ))
-    .hint("wait for it, or use another --data-dir")
+    .hint("wait for it: two measurements at once measure each other")
 }

@@ -94,7 +94,10 @@ fn a_full_disk_is_one_sentence_and_stores_nothing_half() {
     let path = dir.path().join("flux.db");
     assert_eq!(
         error.headline,
-        format!("the disk is full, nothing was stored: {}", path.display())
+        format!(
+            "the disk is full, nothing more was stored: {}",
+            path.display()
+        )
     );
     assert_eq!(error.hint.as_deref(), Some("free space there"));
     let kept = store.runs(id).unwrap();

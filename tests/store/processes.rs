@@ -129,7 +129,7 @@ fn one_measures_at_a_time_and_others_look() {
     assert_eq!(error.headline, held_by(std::process::id(), &folder));
     assert_eq!(
         error.hint.as_deref(),
-        Some("wait for it, or use another --data-dir")
+        Some("wait for it: two measurements at once measure each other")
     );
     let store = SqliteStore::open(&folder, Access::Look).unwrap();
     assert_eq!(store.sessions(1).unwrap(), []);

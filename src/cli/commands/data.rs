@@ -27,7 +27,11 @@ pub fn run(args: &Data, place: &Place, output: &Output) -> CliResult {
     }
     let ports = place.look_back(output)?;
     let holdings = ports.store.holdings()?;
-    let days = ports.settings.load().0.telemetry_days;
+    let (settings, said) = ports.settings.load();
+    for notice in &said {
+        output.notice(notice);
+    }
+    let days = settings.telemetry_days;
     let document = json!({
         "schema": 1, "folder": ports.data_dir, "database": holdings, "telemetry_days": days,
     });

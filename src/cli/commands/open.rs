@@ -64,6 +64,9 @@ impl Place {
     /// There is no such machine; another Flux measures here; as `wiring::open`.
     pub fn measure(&self, machine: &MachineArg, output: &Output) -> CliResult<Ports> {
         let ports = self.open(machine.machine.clone(), Access::Measure, output)?;
+        for notice in ports.settings.load().1 {
+            output.notice(&notice);
+        }
         forget_old(&ports)?;
         Ok(ports)
     }
