@@ -457,12 +457,18 @@ fn a_file_can_only_produce_known_flags_and_variables_with_plain_values() {
 #[test]
 fn a_file_of_the_wrong_shape_says_where() {
     let error = SearchSpace::parse("[[dimension]]\nid = \"x\"\ncolour = 1\n").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("the search space cannot be read: "),
-        "{error}"
-    );
+    let start = "the search space cannot be read: line 3: unknown field `colour`";
+    assert!(error.to_string().starts_with(start), "{error}");
+    // However long a line is, and whatever the parser quotes of it, it is one sentence.
+    for text in [
+        "[".repeat(200_000),
+        format!("\n{} = 1", "a".repeat(200_000)),
+    ] {
+        let error = SearchSpace::parse(&text).unwrap_err().to_string();
+        assert!(error.len() < 240 && !error.contains('\n'), "{error}");
+        let line = 1 + text.matches('\n').count();
+        assert!(error.contains(&format!(": line {line}: ")), "{error}");
+    }
     let dimension = |id: &str| {
         format!(
             "[[dimension]]\nid = \"{id}\"\ntitle = \"X\"\nsummary = \"s\"\naffects = \"both\"\n[[dimension.value]]\nid = \"on\"\nenv = {{ GGML_VK_DISABLE_F16 = \"1\" }}\n"

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::domain::settings::AppSettings;
+use crate::domain::text::excerpt;
 use crate::ports::{Notice, NoticeLevel, PortError, PortResult, SettingsStore};
 
 /// Its name in the data folder.
@@ -32,7 +33,7 @@ impl SettingsFile {
 
     /// The settings in place of those that cannot be read.
     fn unreadable(&self, why: &str) -> (AppSettings, Vec<Notice>) {
-        let why = why.lines().next().unwrap_or_default();
+        let why = excerpt(why.lines().next().unwrap_or_default());
         let what = format!(
             "the settings cannot be read ({why}): the defaults are used and no reading is erased; the next settings saved set it aside"
         );

@@ -78,7 +78,7 @@ fn read(path: &Path) -> Result<Option<(SearchSpace, String)>, String> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(format!("the search space cannot be read: {e}")),
     };
-    let space = SearchSpace::parse(&text).map_err(|e| e.to_string().replace('\n', " "))?;
+    let space = SearchSpace::parse(&text).map_err(|e| e.to_string())?;
     Ok(Some((space, text)))
 }
 

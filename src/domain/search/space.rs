@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use crate::domain::placement::words;
 use crate::domain::server::speculation;
-use crate::domain::text::clean;
+use crate::domain::text::{clean, excerpt};
 use crate::domain::types::Backend;
 
 use super::known::{BENCH_FLAGS, SERVER_FLAGS, VARIABLES};
@@ -187,8 +187,12 @@ impl SearchSpace {
     /// # Errors
     /// [`SpaceError`] names the dimension and the rule.
     pub fn parse(text: &str) -> Result<Self, SpaceError> {
-        let file: File = toml::from_str(text)
-            .map_err(|e| SpaceError::Syntax(e.to_string().trim().to_owned()))?;
+        let file: File = toml::from_str(text).map_err(|e| {
+            let before = e.span().and_then(|at| text.get(..at.start));
+            let line = 1 + before.unwrap_or_default().matches('\n').count();
+            let what = e.message().lines().next().unwrap_or_default();
+            SpaceError::Syntax(format!("line {line}: {}", excerpt(what)))
+        })?;
         let space = Self {
             dimensions: file.dimension,
         };

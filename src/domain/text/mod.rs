@@ -229,6 +229,17 @@ pub fn grouped_count(n: u64, one: &str) -> String {
     format!("{} {}", grouped(n), of_number(n, one))
 }
 
+/// As much of a strange line as is worth quoting.
+pub fn excerpt(line: &str) -> String {
+    /// Characters; a sentence round it still fits two lines of a terminal.
+    const MOST: usize = 120;
+    let mut text: String = line.chars().take(MOST).collect();
+    if text.len() < line.len() {
+        text.push('…');
+    }
+    text
+}
+
 /// A noun of one word or more in the form its number asks for: `process`, `processes`; `entry`, `entries`.
 fn of_number(n: u64, one: &str) -> String {
     match one.strip_suffix('y') {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::domain::bench_record::{Parsed, ProblemKind, Record, parse};
-use crate::domain::text::count;
+use crate::domain::text::{count, excerpt};
 use crate::domain::types::{Failure, FailureClass, RunOutcome, RunRequest, TestSamples, TestSpec};
 use crate::runtime::failure::{classify, signal_name};
 use crate::runtime::log::LogFacts;
@@ -133,21 +133,10 @@ fn no_results(ended: &Ended, parsed: &Parsed) -> Failure {
     match parsed.noise_lines.iter().find(is_strange) {
         Some(line) => Failure::new(
             FailureClass::Unparsable,
-            format!("no record in the output, but: {}", shortened(line)),
+            format!("no record in the output, but: {}", excerpt(line)),
         ),
         None => classify(ended),
     }
-}
-
-/// Characters of a strange line that are worth quoting.
-const QUOTE: usize = 120;
-
-fn shortened(line: &str) -> String {
-    let mut text: String = line.chars().take(QUOTE).collect();
-    if text.len() < line.len() {
-        text.push('…');
-    }
-    text
 }
 
 /// A GPU run must show the GPU: devices, layers, buffer lines; never the `backends` column (cases C05, C21).
