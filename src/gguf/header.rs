@@ -99,7 +99,7 @@ impl Header {
     ///
     /// # Errors
     /// See [`HeaderError`]; nothing larger than the rest of the file is ever allocated, and no header is longer than
-    /// [`MAX_HEADER_BYTES`].
+    /// 256 MiB.
     pub fn read(inner: impl Read, size: u64, hash: &mut Sha256) -> Result<Self, HeaderError> {
         let mut source = Source::new(inner, size.min(MAX_HEADER_BYTES), hash);
         let version = read_version(&mut source)?;
