@@ -176,6 +176,32 @@ fn a_broken_file_erases_nothing_and_is_set_aside_when_another_takes_its_place() 
     }
 }
 
+/// The reader of TOML stops at 80 levels, of dotted keys sooner than of tables inside each other: what one run of Flux saved
+/// must not be unreadable to the next.
+#[test]
+fn what_is_nested_too_deep_is_left_out_and_all_else_is_read_again() {
+    let dotted = format!("[new{}]\nx = 1\n", ".a".repeat(60));
+    let joined = format!(
+        "[new{}]\nx{} = {{ y = 1 }}\n",
+        ".a".repeat(50),
+        ".b".repeat(50)
+    );
+    let listed = format!("new = {}1{}\n", "[".repeat(40), "]".repeat(40));
+    for text in [dotted, joined, listed] {
+        let folder = Folder::new();
+        fs::write(folder.path(), format!("telemetry_days = 7\n{text}")).unwrap();
+        let (settings, notices) = folder.settings().load();
+        assert_eq!(settings.telemetry_days, 7);
+        assert!(
+            notices[0]
+                .text
+                .starts_with("new is nested too deep: it is left out: ")
+        );
+        folder.settings().save(&settings).unwrap();
+        assert_eq!(folder.settings().load(), (settings, vec![]));
+    }
+}
+
 #[test]
 fn days_that_are_none_erase_nothing() {
     for value in ["-1", "\"x\"", "1.5", "[30]"] {

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
-use crate::domain::text::clean;
+use crate::domain::text::{clean, excerpt};
 use crate::domain::types::Bytes;
 
 /// Device memory left free unless told otherwise: for the desktop, the driver and what grows during a run.
@@ -25,6 +25,9 @@ const TIME_LIMIT_SECS: RangeInclusive<u32> = 60..=604_800;
 const TELEMETRY_MS: RangeInclusive<u32> = 100..=10_000;
 /// Days: from for ever, 0, to ten years, after which nobody asks what a fan did.
 const TELEMETRY_DAYS: RangeInclusive<u32> = 0..=3_650;
+/// Levels of a value at most: what is saved must be readable again, and the reader stops at 80 levels however they are
+/// written.
+const MAX_DEPTH: usize = 16;
 const TELEMETRY_DAYS_KEY: &str = "telemetry_days";
 /// Points: the smallest window that shows a page whole, and more than any screen has.
 const WIDTH: RangeInclusive<u32> = 800..=16_384;
@@ -155,7 +158,10 @@ impl AppSettings {
         let (mut readable, mut said) = (Table::new(), Vec::new());
         for (key, value) in file {
             let alone = Table::from_iter([(key.clone(), value.clone())]);
-            if alone.try_into::<Self>().is_ok() {
+            if depth(&value) > MAX_DEPTH {
+                let key = excerpt(&clean(&key));
+                said.push(format!("{key} is nested too deep: it is left out"));
+            } else if alone.try_into::<Self>().is_ok() {
                 readable.insert(key, value);
             } else {
                 let instead = if key == TELEMETRY_DAYS_KEY {
@@ -212,6 +218,15 @@ impl AppSettings {
         self.recent_models.insert(0, model);
         self.recent_models.truncate(RECENT_MODELS);
     }
+}
+
+fn depth(value: &Value) -> usize {
+    let inside = match value {
+        Value::Table(table) => table.values().map(depth).max(),
+        Value::Array(items) => items.iter().map(depth).max(),
+        _ => return 0,
+    };
+    1 + inside.unwrap_or(0)
 }
 
 fn bound<T: PartialOrd + Copy + std::fmt::Display>(
