@@ -1,10 +1,9 @@
 //! The confirmation in the order it ran: one cell a process, A the baseline, B the candidate.
 
-use crate::domain::text::count;
 use crate::domain::types::Side;
 
 use super::axis::Digits;
-use super::parts::skipped;
+use super::parts::{count, skipped};
 use super::scene::{
     Align, Anchor, BODY, CAPTION, Mark, Point, Role, Scene, Table, Words, body, caption,
     text_width_estimate, usable,
@@ -155,7 +154,7 @@ impl Strip {
         let lost = lost.filter(|v| !v.is_finite()).count();
         format!(
             "{} in the order they run, {} of A and {} of B measured.{}",
-            count(self.cells.len() as u64, "process"),
+            count(self.cells.len(), "process"),
             done(Side::A),
             done(Side::B),
             skipped(lost)

@@ -350,7 +350,9 @@ pub fn settings(data: &[u8]) {
     assert_eq!(settings.bring_into_bounds(), Vec::<String>::new());
     let written = toml::to_string_pretty(&settings).unwrap();
     let (read, said) = AppSettings::parse(&written).unwrap();
-    assert_eq!((&read, said), (&settings, Vec::new()), "{written}");
+    assert_eq!(said, Vec::<String>::new(), "{written}");
+    // As text: what an unknown setting holds may be no number, which is not equal to itself.
+    assert_eq!(format!("{read:?}"), format!("{settings:?}"), "{written}");
 }
 
 /// An exported machine, or what its NVIDIA driver answered.
