@@ -25,6 +25,15 @@ pub const PLANS: &str = "tests/recorded/h200-plans.db.gz";
 /// Three sessions on two NVIDIA H200s of one host: how a model is split over them.
 pub const PAIR: &str = "tests/recorded/h200-pair.db.gz";
 
+/// Five finished benchmarks of placements under forced budgets on one NVIDIA H200.
+pub const BUDGETS: &str = "tests/recorded/h200-budgets.db.gz";
+
+/// Fifteen sessions on two NVIDIA H200s of one host: stock against stock eleven times, three tunings, a placement.
+pub const TUNES: &str = "tests/recorded/h200-tunes.db.gz";
+
+/// Stock against stock eleven times on the second of two NVIDIA H200s, while the first did the same.
+pub const STOCK: &str = "tests/recorded/h200-aa.db.gz";
+
 /// Puts the sessions of the H200 into a data folder.
 pub fn restore(data: &Path) {
     unpack(H200, data);

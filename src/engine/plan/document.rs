@@ -167,7 +167,7 @@ pub struct MemoryDocument {
     pub weights: u64,
     /// KV cache and recurrent state.
     pub kv: u64,
-    /// Compute buffers, and logits on the host.
+    /// Compute buffers, graphs that CUDA captures, and logits on the host.
     pub compute: u64,
     /// All of it.
     pub total: u64,
@@ -207,7 +207,7 @@ impl From<&DeviceMemory> for MemoryDocument {
             device: memory.id.clone(),
             weights: memory.model().0,
             kv: memory.kv.0,
-            compute: memory.compute.0 + memory.output.0,
+            compute: memory.working().0,
             total: memory.total().0,
             usable: memory.usable.0,
             fits: memory.fits(),

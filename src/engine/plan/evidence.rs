@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::bench_record;
 use crate::domain::placement::assignment::{ContextParams, Placement};
+use crate::domain::placement::devices::Memories;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
+use crate::domain::placement::memory::{Prompts, captured_graphs};
 use crate::domain::telemetry::{Metric, SeriesId};
 use crate::domain::types::{
     Backend, BufferUse, Bytes, Fingerprint, RunOutcome, RunTelemetry, TestSamples,
@@ -86,14 +88,18 @@ pub(super) fn stored(
         if servers(line.id, ports)? != rpc {
             continue;
         }
+        // Runs follow each other: the first alone has readings of the machine before it.
+        let mut idle = None;
         for head in ports.store.run_heads_with(line.id, PLACEMENT)? {
+            let telemetry = head.telemetry.as_deref();
+            idle = telemetry.and_then(taken_before).or(idle);
             if let RunOutcome::Valid { tests } = head.outcome
                 // A live server's context and buffers are others than llama-bench's.
                 && tests.iter().all(|t| t.record["source"] != "llama-server")
             {
-                let telemetry = head.telemetry.as_deref();
+                let known = telemetry.zip(idle);
                 found.push(StoredTests {
-                    beside: telemetry.and_then(|t| beside(&head.buffers, t)),
+                    beside: known.and_then(|(t, idle)| beside(&head.buffers, t, idle)),
                     tests,
                     buffers: head.buffers,
                 });
@@ -103,21 +109,62 @@ pub(super) fn stored(
     Ok(found)
 }
 
-/// What processes here usually took of a GPU beside their buffers: the median, since other programs take and give back too.
-pub(super) fn beside_buffers(runs: &[StoredTests]) -> Option<Bytes> {
-    let mut taken: Vec<Bytes> = runs.iter().filter_map(|run| run.beside).collect();
+/// What a process of this model takes of a GPU beside its buffers and captured graphs: the median of its runs here, since
+/// other programs take and give back too, and a test shorter than the sensor's pace is not seen at its most. Of other models'
+/// runs, with their graphs, where there are none.
+pub(super) fn beside_buffers(
+    runs: &[StoredTests],
+    layout: &ModelLayout,
+    memories: &Memories,
+) -> Option<Bytes> {
+    let own = runs.iter().filter_map(|run| {
+        let graphs = graphs(&run.tests, layout, memories)?;
+        Some(run.beside?.saturating_sub(graphs))
+    });
+    median(own.collect()).or_else(|| median(runs.iter().filter_map(|run| run.beside).collect()))
+}
+
+fn median(mut taken: Vec<Bytes>) -> Option<Bytes> {
     taken.sort_unstable();
     taken.get(taken.len() / 2).copied()
 }
 
-/// What a process took of its first GPU beside its buffers, by the GPU's own sensor: the driver's context and pools.
-fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry) -> Option<Bytes> {
-    let series = SeriesId {
+/// What CUDA's captured graphs took in a run of the model; `None` for other models and for placements that are not told.
+fn graphs(tests: &[TestSamples], layout: &ModelLayout, memories: &Memories) -> Option<Bytes> {
+    let record = &tests
+        .first()
+        .filter(|t| learn::is_of(&t.record, layout))?
+        .record;
+    let placement = learn::placement(record, layout).ok()?;
+    let context = learn::context(record);
+    let longest = tests.iter().map(|t| u64::from(t.test.n_prompt)).max()?;
+    let prompts = if longest > context.micro_batch {
+        Prompts::Long
+    } else {
+        Prompts::Short
+    };
+    Some(captured_graphs(
+        layout, &placement, &context, memories, prompts,
+    ))
+}
+
+/// The sensor of a run's GPU memory.
+fn memory_taken(telemetry: &RunTelemetry) -> Option<SeriesId> {
+    Some(SeriesId {
         source: telemetry.device.clone()?,
         metric: Metric::VramUsed,
-    };
-    let before = telemetry.before(&series)?.min;
-    let taken = telemetry.timed(&series)?.max - before;
+    })
+}
+
+/// Bytes of its GPU that were taken before a run began.
+fn taken_before(telemetry: &RunTelemetry) -> Option<f64> {
+    Some(telemetry.before(&memory_taken(telemetry)?)?.min)
+}
+
+/// What a process took of its first GPU beside its buffers, by the GPU's own sensor, with `idle` bytes taken before: the
+/// driver's context, pools and graphs.
+fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry, idle: f64) -> Option<Bytes> {
+    let taken = telemetry.timed(&memory_taken(telemetry)?)?.max - idle;
     let on_gpu = |b: &&BufferUse| Backend::of_device(&b.device).is_some_and(|b| b != Backend::Cpu);
     let first = buffers.iter().filter(on_gpu).map(|b| &b.device).min()?;
     let told = buffers.iter().filter(|b| b.device == *first);
@@ -258,11 +305,12 @@ mod tests {
             before: vec![(series, always(0))],
             doubts: vec![],
         };
-        assert_eq!(beside(&buffers, &told), Some(Bytes::mib(609)));
+        assert_eq!(taken_before(&told), Some(0.0));
+        assert_eq!(beside(&buffers, &told, 0.0), Some(Bytes::mib(609)));
         let processor = RunTelemetry {
             device: None,
             ..told
         };
-        assert_eq!(beside(&buffers, &processor), None);
+        assert_eq!(beside(&buffers, &processor, 0.0), None);
     }
 }

@@ -174,11 +174,11 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     };
     let key = fingerprint(&machine, runtime.as_ref());
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
-    let beside = evidence::beside_buffers(&own);
+    let with = |beside| memories::memories(&exported, runtime.as_ref(), request, beside);
+    let beside = evidence::beside_buffers(&own, &layout, &with(Bytes(0))?);
     let mut notices = info_all("layout", &layout.notices);
     notices.extend(beside.and_then(|taken| notices::beside(taken, request)));
-    let beside = beside.unwrap_or_default();
-    let mut memories = memories::memories(&exported, runtime.as_ref(), request, beside)?;
+    let mut memories = with(beside.unwrap_or_default())?;
     if let Some(projector) = ports.models.projector(&request.model) {
         let said = memories::make_room(&mut memories, &projector);
         notices.extend(info_all("projector", &[said]));

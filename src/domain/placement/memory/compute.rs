@@ -8,7 +8,7 @@ use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::types::{Backend as Kind, Bytes};
 
 /// Tokens from which weights in RAM are worth copying to a device (`GGML_OP_OFFLOAD_MIN_BATCH`'s default).
-const OFFLOAD_MIN_BATCH: u64 = 32;
+pub(super) const OFFLOAD_MIN_BATCH: u64 = 32;
 /// Vulkan allocates compute buffers in chunks of at most this (`suballocation_block_size`).
 const VULKAN_CHUNK: u64 = 1 << 30;
 /// No limit on a chunk.

@@ -45,7 +45,7 @@ impl Difference {
                 .filter(|b| memories.id_of_buffer(&b.device) == device.id);
             Self {
                 id: device.id.clone(),
-                predicted: device.total(),
+                predicted: device.buffers(),
                 observed: own.map(BufferUse::total).sum(),
             }
         });

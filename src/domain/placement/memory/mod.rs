@@ -4,6 +4,7 @@
 mod allocate;
 mod attention;
 mod cache;
+mod captured;
 mod compute;
 mod correction;
 mod feed_forward;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use cache::layer_parts;
 pub(super) use cache::row_bytes;
+pub use captured::{Prompts, captured_graphs};
 pub use correction::{Corrections, Difference, Observed};
 use net::Net;
 pub use weights::repacked_bytes;
@@ -70,6 +72,9 @@ pub struct DeviceMemory {
     pub compute_basis: Basis,
     /// Logits kept for the program, in the host's memory; llama-fit-params leaves them out.
     pub output: Bytes,
+    /// Graphs that CUDA captures of prompts' operations with weights in RAM; in no buffer that llama.cpp names.
+    #[serde(default)]
+    pub graphs: Bytes,
     /// What a plan may use of this memory.
     pub usable: Bytes,
     /// The largest buffer it must be possible to allocate: all weights, or where the backend splits them its largest part.
@@ -86,7 +91,17 @@ impl DeviceMemory {
 
     /// All of it.
     pub fn total(&self) -> Bytes {
+        Bytes(self.buffers().0 + self.graphs.0)
+    }
+
+    /// The buffers that llama.cpp allocates and its log names.
+    pub fn buffers(&self) -> Bytes {
         Bytes(self.model().0 + self.kv.0 + self.compute.0 + self.output.0)
+    }
+
+    /// What computing takes: the compute buffer, the logits and captured graphs.
+    pub fn working(&self) -> Bytes {
+        Bytes(self.compute.0 + self.output.0 + self.graphs.0)
     }
 
     /// By how much it does not fit; zero where it does.
@@ -143,7 +158,7 @@ pub fn misfits(memory: &[DeviceMemory]) -> Vec<String> {
 /// What a placement takes: the devices in order, then the host.
 ///
 /// Buffers a device shares with RAM are counted on the device only. Not in it: a backend's own overhead (CUDA context,
-/// shader pipelines, scratch memory of single operations), which the reserve covers.
+/// shader pipelines, scratch memory of single operations), which the reserve covers; captured graphs are.
 pub fn memory(
     layout: &ModelLayout,
     placement: &Placement,
@@ -175,6 +190,7 @@ fn taken(net: Net<'_>, memories: &Memories, corrections: &Corrections) -> Vec<De
     let mut all = empty(memories);
     let host = all.len() - 1;
     place_weights(&mut all, layout, placement, memories, net.homes);
+    all[0].graphs = captured::captured(layout, net.homes, context, memories, Prompts::Long);
     place_caches(&mut all, layout, placement, context);
     let known = model::is_known(&layout.info.architecture);
     for (i, (device, bytes)) in all
@@ -266,6 +282,7 @@ fn empty(memories: &Memories) -> Vec<DeviceMemory> {
         compute: Bytes(0),
         compute_basis: Basis::Simulated,
         output: Bytes(0),
+        graphs: Bytes(0),
         usable,
         largest_buffer: Bytes(0),
         max_buffer,

@@ -252,10 +252,7 @@ impl Planner<'_> {
             self.memories,
             self.corrections,
         );
-        let compute: Vec<f64> = memory
-            .iter()
-            .map(|m| (m.compute.0 + m.output.0) as f64)
-            .collect();
+        let compute: Vec<f64> = memory.iter().map(|m| m.working().0 as f64).collect();
         self.compute.borrow_mut().insert(key, compute.clone());
         compute
     }

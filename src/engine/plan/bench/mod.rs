@@ -308,10 +308,11 @@ impl Session<'_, '_> {
             let pair = cost(second).zip(cost(&winner));
             pair.is_some_and(|(second, first)| second < first * NEAR)
         });
-        if let Some(second) = near.cloned()
-            && self.against(&winner.settings, &second.settings, false)? == Some(Verdict::Improved)
-        {
-            winner = second;
+        if let Some(second) = near.cloned() {
+            self.against(&winner.settings, &second.settings, false)?;
+            if self.last.as_ref().is_some_and(ran_better) {
+                winner = second;
+            }
         }
         let mut verdict = None;
         let mut lost_to = None;
@@ -423,6 +424,16 @@ impl Session<'_, '_> {
             overhead: Some(overhead),
         }
     }
+}
+
+/// Did arm B run better on the whole? Enough between two placements of ours: neither is in use, so nothing is claimed by
+/// taking one, and the mean of the interleaved runs says more than the one run each that ranked them.
+fn ran_better(outcome: &AbOutcome) -> bool {
+    let judged = outcome.confirmation.as_ref();
+    judged.is_some_and(|c| {
+        let primary = c.metrics.get(&c.primary);
+        c.rejected.is_none() && primary.is_some_and(|m| m.confirmed.change_pct > 0.0)
+    })
 }
 
 /// The settings to use, and why.

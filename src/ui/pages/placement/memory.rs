@@ -94,8 +94,7 @@ fn heap(model: &Model, memory: &DeviceMemory, position: usize) -> Heap {
         .map(|(class, bytes)| part(words::class_name(*class), *bytes, weights))
         .collect();
     segments.push(part("KV cache", memory.kv, Role::Memory));
-    let compute = Bytes(memory.compute.0 + memory.output.0);
-    segments.push(part("Compute", compute, Role::Inconclusive));
+    segments.push(part("Compute", memory.working(), Role::Inconclusive));
     segments.push(part("Other programs", others, Role::Unchanged));
     let used = Bytes(memory.total().0 + others.0);
     Heap {
