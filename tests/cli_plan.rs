@@ -306,6 +306,10 @@ fn measuring_stores_a_session_its_placements_and_the_fit() {
     assert_eq!(session.begun.kind, SessionKind::Plan);
     let key = session.begun.fingerprint.hash;
     assert_eq!(store.fits(&key).unwrap().len(), 1);
+    // Nobody had measured this machine: that came first, and is remembered.
+    let scan = document(&mut bed.flux(&["scan", "--json"]));
+    let paths = scan["bandwidth"]["paths"].as_array().unwrap();
+    assert!(paths.iter().any(|p| p["path"] == "ram-read"), "{paths:?}");
     let digest = session.begun.model.digest;
     let placements = store.placements(&key, Some(&digest)).unwrap();
     assert_eq!(
@@ -405,6 +409,7 @@ fn a_report_of_a_benchmark_shows_its_confirmations() {
     let bed = Bed::new(
         "process_sd = 0.002\nrepetition_sd = 0.002\n\n[[effect]]\nwhen = [\"n_ubatch=2048\"]\npp = 1.2\ntg = 1.2\n",
     );
+    bed.knows_bandwidths();
     let mut command = bed.flux(&["plan", "--json", "--bench", "--processes", "3", "-m"]);
     command.arg(&bed.model).arg("--runtime").arg(bed.fake.dir());
     let bench = document(&mut command)["bench"].clone();

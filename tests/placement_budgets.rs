@@ -133,10 +133,7 @@ fn memory_of(
         context: longest,
         ..learn::context(first)
     };
-    let prompts = match longest > context.micro_batch {
-        true => Prompts::Long,
-        false => Prompts::Short,
-    };
+    let prompts = Prompts::of(longest, &context);
     let plain = Corrections::default();
     let buffers = memory(layout, &placement, &context, machine, &plain)[0].buffers();
     let graphs = captured_graphs(layout, &placement, &context, machine, prompts);

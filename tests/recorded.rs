@@ -19,11 +19,21 @@ mod replay;
 /// Change, interval and verdict of a metric in the last judgement of a session of a recorded database, as the README prints
 /// them: whole percents where the interval is wide, tenths else.
 fn judged(recorded: &str, session: i64, metric: &str) -> String {
+    all_judged(recorded, session, metric).pop().unwrap()
+}
+
+/// The same of every judgement of the session.
+fn all_judged(recorded: &str, session: i64, metric: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     replay::unpack(recorded, dir.path());
     let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
     let verdicts = store.verdicts(session).unwrap();
-    let detail = &verdicts.last().unwrap().detail;
+    let read = |v: &flux::ports::StoredVerdict| read(&v.detail, metric);
+    verdicts.iter().map(read).collect()
+}
+
+/// One judgement.
+fn read(detail: &serde_json::Value, metric: &str) -> String {
     let confirmation: Confirmation = serde_json::from_value(detail.clone()).unwrap();
     let c = &confirmation.metrics[metric].confirmed;
     let decimals = usize::from(c.ci95_pct.is_some_and(|[low, high]| high - low < 2.0));
@@ -56,6 +66,123 @@ fn placements_against_llama_cpps_fitting_read_as_the_readme_says() {
     let of = |metric| judged(replay::PLANS, 3, metric);
     assert_eq!(of("tg32"), "-4 (-12 to +4) Inconclusive, 3 + 3");
     assert_eq!(of("pp512"), "-59 (-66 to -51) Regressed, 3 + 3");
+}
+
+/// The finished plans: the two best of Flux's own against each other, then llama.cpp's fitting against the better.
+#[test]
+fn finished_plans_read_as_the_readme_says() {
+    for (session, metric, own, fit) in [
+        (
+            1,
+            "tg12",
+            "-7 (-13 to -1) Unchanged",
+            "+10 (-0 to +21) Inconclusive",
+        ),
+        (
+            2,
+            "tg16",
+            "-9 (-17 to +2) Inconclusive",
+            "+5 (-0 to +10) Inconclusive",
+        ),
+        (
+            3,
+            "tg24",
+            "-9 (-17 to -1) Unchanged",
+            "-6 (-13 to +1) Inconclusive",
+        ),
+        (
+            4,
+            "tg32",
+            "+4 (-10 to +24) Inconclusive",
+            "-9 (-14 to -2) Regressed",
+        ),
+        (
+            5,
+            "tg32",
+            "+1 (-9 to +13) Inconclusive",
+            "+1 (-17 to +27) Inconclusive",
+        ),
+    ] {
+        let judged = all_judged(replay::BUDGETS, session, metric);
+        let expected = [own, fit].map(|text| format!("{text}, 3 + 3"));
+        assert_eq!(judged, expected, "session {session}");
+    }
+    let prompts = |session| judged(replay::BUDGETS, session, "pp256");
+    assert_eq!(prompts(4), "-41 (-49 to -32) Regressed, 3 + 3");
+    assert_eq!(prompts(5), "-31 (-39 to -22) Regressed, 3 + 3");
+    let pair = all_judged(replay::TUNES, 15, "tg32");
+    assert_eq!(
+        pair,
+        [
+            "-3 (-19 to +15) Inconclusive, 3 + 3",
+            "+1 (-16 to +22) Inconclusive, 3 + 3"
+        ]
+    );
+    let prompts = judged(replay::TUNES, 15, "pp256");
+    assert_eq!(prompts, "-30 (-35 to -23) Regressed, 3 + 3");
+}
+
+/// Tokens per second of prompt and of generation with 18 layers' experts in RAM: the first, the middle, the last, the first.
+#[test]
+fn where_experts_stay_in_ram_reads_as_the_readme_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/h200-expert-order.jsonl");
+    let records = flux::domain::bench_record::parse(&fs::read(path).unwrap()).records;
+    let rate = |r: &flux::domain::bench_record::Record| {
+        let tokens = f64::from(r.test.tokens());
+        let rates = r.samples_ns.iter().map(|ns| tokens * 1e9 / *ns as f64);
+        (rates.sum::<f64>() / r.samples_ns.len() as f64).round() as u32
+    };
+    let rates: Vec<u32> = records.iter().map(rate).collect();
+    assert_eq!(rates, [794, 107, 1180, 112, 1218, 96, 803, 104]);
+}
+
+/// Stock against stock 22 times, on both cards at once.
+#[test]
+fn of_22_sessions_of_stock_against_stock_none_improves_and_none_regresses() {
+    let mut found = BTreeMap::new();
+    let mut largest: f64 = 0.0;
+    for recorded in [replay::TUNES, replay::STOCK] {
+        for session in 1..=11 {
+            let text = judged(recorded, session, "tg128");
+            let change: f64 = text.split(' ').next().unwrap().parse().unwrap();
+            largest = largest.max(change.abs());
+            let verdict = text.split(' ').nth(4).unwrap().to_owned();
+            *found.entry(verdict).or_insert(0) += 1;
+        }
+    }
+    let found: Vec<(&str, i32)> = found.iter().map(|(v, n)| (v.as_str(), *n)).collect();
+    assert_eq!(found, [("Inconclusive,", 21), ("Unchanged,", 1)]);
+    assert!(largest < 3.0, "{largest}");
+}
+
+/// Percent of a session's time that is Flux's own: a tuning, five plans, comparisons of 15 s.
+#[test]
+fn what_flux_itself_took_reads_as_the_readme_says() {
+    let of = |recorded, sessions: &[i64]| -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        replay::unpack(recorded, dir.path());
+        let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+        let share = |s: &i64| {
+            let result = store.session(*s).unwrap().unwrap().end.unwrap().result;
+            format!("{:.1}", result["overhead"]["flux_pct"].as_f64().unwrap())
+        };
+        sessions.iter().map(share).collect()
+    };
+    assert_eq!(of(replay::TUNES, &[14, 15]), ["0.4", "0.9"]);
+    let plans = of(replay::BUDGETS, &[1, 2, 3, 4, 5]);
+    assert_eq!(plans, ["1.4", "0.6", "0.8", "0.6", "0.7"]);
+    assert_eq!(of(replay::TUNES, &[1, 3, 4]), ["4.0", "13.9", "1.6"]);
+    assert_eq!(of(replay::STOCK, &[1, 3, 5]), ["4.0", "12.6", "1.8"]);
+}
+
+#[test]
+fn the_tunes_of_an_8b_read_as_the_readme_says() {
+    let of = |session, metric| judged(replay::TUNES, session, metric);
+    assert_eq!(of(12, "tg128"), "+3.3 (+2.6 to +3.9) Improved, 8 + 8");
+    assert_eq!(of(12, "pp512"), "-0.2 (-0.4 to +0.0) Unchanged, 8 + 8");
+    assert_eq!(of(12, "pp2048"), "-0.1 (-0.4 to +0.3) Unchanged, 8 + 8");
+    assert_eq!(of(13, "pp2048"), "+0.8 (-0.1 to +1.8) Inconclusive, 8 + 8");
+    assert_eq!(of(13, "tg128"), "+0.0 (-0.5 to +0.5) Unchanged, 8 + 8");
 }
 
 /// What a process takes of the card beside its buffers: the driver's context and pools, MiB.

@@ -321,6 +321,7 @@ fn a_build_without_llama_bench_is_tuned_through_its_server() {
 fn a_build_without_llama_bench_measures_placements_through_its_server() {
     let bed = Bed::new(FAST);
     fs::remove_file(bed.fake.dir().join("llama-bench")).unwrap();
+    bed.knows_bandwidths();
     let mut plan = bed.flux(&[
         "plan",
         "--bench",

@@ -7,8 +7,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use flux::domain::placement::bandwidth::BandwidthProfile;
+use flux::domain::types::Fingerprint;
 use flux::gguf::GgufModels;
-use flux::ports::{CancelToken, Models as _, SynthRequest};
+use flux::ports::{CancelToken, Models as _, Store as _, SynthRequest};
 use flux::store::{Access, SqliteStore};
 
 use super::bench_runs::{MARK, mark};
@@ -111,6 +113,19 @@ impl Bed {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// As if this machine's bandwidths had been measured, with nothing found: a benchmark of placements does not begin with it.
+    pub fn knows_bandwidths(&self) {
+        let scan = document(&mut self.flux(&["scan", "--json"]));
+        let of = Fingerprint {
+            hash: scan["fingerprint"]["hash"].as_str().unwrap().to_owned(),
+            fields: Vec::new(),
+        };
+        let store = SqliteStore::open(&self.data, Access::Look).unwrap();
+        store
+            .append_bandwidth(&of, &BandwidthProfile::default())
+            .unwrap();
     }
 
     /// The store, for looking.

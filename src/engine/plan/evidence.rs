@@ -138,11 +138,7 @@ fn graphs(tests: &[TestSamples], layout: &ModelLayout, memories: &Memories) -> O
     let placement = learn::placement(record, layout).ok()?;
     let context = learn::context(record);
     let longest = tests.iter().map(|t| u64::from(t.test.n_prompt)).max()?;
-    let prompts = if longest > context.micro_batch {
-        Prompts::Long
-    } else {
-        Prompts::Short
-    };
+    let prompts = Prompts::of(longest, &context);
     Some(captured_graphs(
         layout, &placement, &context, memories, prompts,
     ))

@@ -28,6 +28,17 @@ pub enum Prompts {
     Long,
 }
 
+impl Prompts {
+    /// Those of up to `tokens` tokens.
+    pub const fn of(tokens: u64, context: &ContextParams) -> Self {
+        if tokens > context.micro_batch {
+            Self::Long
+        } else {
+            Self::Short
+        }
+    }
+}
+
 /// Bytes that captured graphs take of the first device, to which ggml offers every operation with weights in RAM first.
 /// Zero for other backends than CUDA and for micro-batches that stay on the CPU.
 pub fn captured_graphs(

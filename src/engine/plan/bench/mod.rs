@@ -3,6 +3,7 @@
 
 mod arm;
 mod arms;
+mod first_guess;
 mod keep;
 
 use serde::{Deserialize, Serialize};
@@ -114,10 +115,14 @@ pub fn perform(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    let begun = ports.clock.elapsed();
-    let before = base(request, ports)?;
+    let mut before = base(request, ports)?;
     let place = workplace(request, ports)?;
-    let first = first(&before)?;
+    let mut candidates = first(&before)?;
+    if first_guess::measure_bandwidths(request, ports, context)? {
+        before = base(request, ports)?;
+        candidates = first(&before)?;
+    }
+    let begun = ports.clock.elapsed();
     let (prompt, generated) = request.tokens();
     let tests = plan::workload(prompt, generated, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
@@ -151,7 +156,7 @@ pub fn perform(
         done: 0,
         expected: expected as u32,
     };
-    let result = work.run(&before, &first);
+    let result = work.run(&before, &candidates);
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         work.bench.run_secs,
