@@ -13,16 +13,18 @@ mod scripted_engine;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use flux::domain::types::{Bytes, FailureClass, Goal, RunRequest, Verdict};
+use flux::domain::doctor::Facts;
+use flux::domain::types::{Bytes, FailureClass, Goal, Host, Machine, RunRequest, Runtime, Verdict};
 use flux::engine::message::{Command, Outcome, TuneRequest};
 use flux::engine::plan::PlanRequest;
 use flux::engine::plan::bench::BenchDocument;
 use flux::engine::report::TuneDocument;
 use flux::engine::run;
 use flux::engine::tune::save_profile;
-use flux::ports::{CancelToken, Store as _};
+use flux::ports::{CancelToken, MachineProbe, PortResult, Store as _};
 use scripted_engine::{Answer, Asked, Desk, finished};
 use serde_json::Value;
 
@@ -183,6 +185,46 @@ fn of_two_placements_that_cannot_be_told_apart_the_one_that_ran_better_is_taken(
     assert_eq!(own.baseline.0["placement"], "ngl=35 ub=512");
     assert_eq!(own.verdict, Some(Verdict::Inconclusive));
     assert_eq!(bench.settings.0["placement"], "ngl=36 ub=512");
+}
+
+/// Counts how often the machine is read.
+struct Counted(Arc<dyn MachineProbe>, AtomicU32);
+
+impl MachineProbe for Counted {
+    fn machine(&self) -> Machine {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.machine()
+    }
+
+    fn host(&self) -> Host {
+        self.0.host()
+    }
+
+    fn facts(&self, data_dir: &Path) -> Facts {
+        self.0.facts(data_dir)
+    }
+
+    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
+        self.0.export(machine, runtimes, dir)
+    }
+}
+
+/// Drivers take a third of a second to answer, and a benchmark used to ask them eight times.
+#[test]
+fn a_benchmark_of_placements_reads_the_machine_once() {
+    let mut desk = desk(on_the_paper_card);
+    let counted = Arc::new(Counted(desk.ports.probe.clone(), AtomicU32::new(0)));
+    desk.ports.probe = counted.clone();
+    let model = desk.synthesised("gemma3-12b");
+    let reads = || counted.1.swap(0, Ordering::SeqCst);
+    pressed(&desk, &model);
+    assert_eq!(
+        reads(),
+        2,
+        "once more to measure its bandwidths, which nobody had"
+    );
+    pressed(&desk, &model);
+    assert_eq!(reads(), 1);
 }
 
 /// The option that gains 68.3 % on a model the card holds costs 7.8 % on one it does not: searched on the placement, it

@@ -80,11 +80,33 @@ impl TuneConfig {
 }
 
 impl Workplace {
-    /// Reads machine, runtime, model and device; `reserve` of its memory is left free, [`VRAM_RESERVE`] unless given.
+    /// Reads the machine, then what [`Workplace::on`] does.
+    ///
+    /// # Errors
+    /// As [`Workplace::on`].
+    pub fn read(
+        model: &std::path::Path,
+        runtime: Option<&str>,
+        device: Option<&str>,
+        reserve: Option<Bytes>,
+        ports: &Ports,
+    ) -> Result<Self, JobError> {
+        Self::on(
+            ports.probe.machine(),
+            model,
+            runtime,
+            device,
+            reserve,
+            ports,
+        )
+    }
+
+    /// Reads runtime, model and device of a machine; `reserve` of its memory is left free, [`VRAM_RESERVE`] unless given.
     ///
     /// # Errors
     /// The model is not runnable, no runtime with llama-bench, or an unknown device; each says what to do.
-    pub fn read(
+    pub fn on(
+        mut machine: Machine,
         model: &std::path::Path,
         runtime: Option<&str>,
         device: Option<&str>,
@@ -93,7 +115,6 @@ impl Workplace {
     ) -> Result<Self, JobError> {
         let model = ports.models.inspect(model)?;
         let runtime = choose_runtime(runtime, ports)?;
-        let mut machine = ports.probe.machine();
         machine.runtimes = vec![runtime.clone()];
         let gpus = machine::gpus(&machine);
         let reserve = reserve.unwrap_or(VRAM_RESERVE);

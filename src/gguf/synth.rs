@@ -66,8 +66,8 @@ pub(super) fn synthesise(
             progress(header.len() as u64 + done, total);
             !cancel.is_cancelled()
         };
-        let whole =
-            write_data(&plans, request.seed, &mut file, &mut report).map_err(|e| fail(&e))?;
+        let whole = write_data(&shape, &plans, request.seed, &mut file, &mut report)
+            .map_err(|e| fail(&e))?;
         if !whole {
             return Err(PortError::new(format!(
                 "cancelled, nothing kept: {}",
@@ -243,6 +243,7 @@ fn constant(plan: &Plan) -> Option<f32> {
 /// Writes every tensor's data; `report` gets the bytes done and answers whether to go on.
 /// Returns whether all was written.
 fn write_data(
+    shape: &Shape,
     plans: &[Plan],
     seed: u64,
     out: &mut impl Write,
@@ -263,7 +264,7 @@ fn write_data(
             let chunk = &mut buffer[..step as usize];
             match constant(plan) {
                 Some(value) => weights::fill_with(value, chunk),
-                None => weights::fill(plan.kind, plan.dims[0], &mut rng, chunk),
+                None => weights::fill(plan.kind, shape.spread(plan), &mut rng, chunk),
             }
             out.write_all(chunk)?;
             left -= step;

@@ -231,7 +231,7 @@ impl MachineProbe for AsIfReal {
     }
 }
 
-/// One sensor of the host, always at 7.
+/// Measures nothing at once.
 struct FixedBandwidth;
 
 impl BandwidthMeter for FixedBandwidth {
@@ -248,6 +248,7 @@ impl BandwidthMeter for FixedBandwidth {
     }
 }
 
+/// One sensor of the host, always at 7.
 struct OneSensor;
 
 impl Telemetry for OneSensor {

@@ -153,18 +153,25 @@ pub struct PlanBase {
     pub notices: Vec<Notice>,
 }
 
-/// Reads the model, the machine and everything measured of it.
+/// Reads the machine, then what [`base_on`] does.
+///
+/// # Errors
+/// As [`base_on`].
+pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
+    base_on(&ports.probe.machine(), request, ports)
+}
+
+/// Reads the model and everything measured of it on a machine that was read before: asking drivers takes a third of a second.
 ///
 /// # Errors
 /// No runnable model; an unknown build or device; a file of records that cannot be read; the database cannot be read.
-pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
+fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
     if request.goal == Goal::Energy {
         return Err(JobError::new(USAGE, "a plan predicts speed, not energy")
             .hint("plan for another goal, then `flux tune --goal energy` on what it chose"));
     }
     let layout = ports.models.layout(&request.model)?;
-    let exported = ports.probe.machine();
-    let mut runtime = runtime(request, ports)?;
+    let mut runtime = runtime(exported, request, ports)?;
     if let Some(build) = runtime.as_mut().filter(|_| !request.rpc.is_empty()) {
         build.devices = ports.runtimes.devices_with(build, &request.rpc)?;
     }
@@ -174,7 +181,7 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     };
     let key = fingerprint(&machine, runtime.as_ref());
     let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
-    let with = |beside| memories::memories(&exported, runtime.as_ref(), request, beside);
+    let with = |beside| memories::memories(exported, runtime.as_ref(), request, beside);
     let beside = evidence::beside_buffers(&own, &layout, &with(Bytes(0))?);
     let mut notices = info_all("layout", &layout.notices);
     notices.extend(beside.and_then(|taken| notices::beside(taken, request)));
@@ -218,14 +225,17 @@ pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> 
     })
 }
 
-fn runtime(request: &PlanRequest, ports: &Ports) -> Result<Option<Runtime>, JobError> {
+fn runtime(
+    exported: &Machine,
+    request: &PlanRequest,
+    ports: &Ports,
+) -> Result<Option<Runtime>, JobError> {
     if let Some(name) = &request.runtime {
         return Ok(Some(ports.runtimes.resolve(name)?));
     }
     // As a search chooses: the best that can measure; for an exported machine its own builds.
-    let exported = ports.probe.machine();
     let known = if exported.simulated && !exported.runtimes.is_empty() {
-        exported.runtimes
+        exported.runtimes.clone()
     } else {
         ports.runtimes.list()
     };

@@ -6,6 +6,10 @@ use crate::gguf::vocabulary;
 /// Version of the quantisation formats (`GGML_QNT_VERSION`).
 const QUANTISATION_VERSION: u32 = 2;
 
+/// Of a mixture's file: records name models by the digest of their header, and those of the first version, whose tokens
+/// shared their experts, are of another model.
+const MIXTURE_VERSION: &str = "2";
+
 /// A metadata value to write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Field {
@@ -42,6 +46,9 @@ impl Shape {
                 Field::U32(QUANTISATION_VERSION),
             ),
         ];
+        if self.experts.is_some() {
+            fields.push(("general.version".to_owned(), text(MIXTURE_VERSION)));
+        }
         let own = [self.sizes(), self.positions(), self.parts()].concat();
         let named = |(name, field)| (format!("{}.{name}", self.architecture), field);
         fields.extend(own.into_iter().map(named));

@@ -1,6 +1,6 @@
 //! Which type llama-quantize gives a tensor (`llama_tensor_get_type` in llama-quant.cpp of b11149).
 
-use super::{Mix, Shape};
+use super::{Mix, Shape, TOKENS};
 use crate::gguf::tensor_type::TensorType;
 
 /// `LLAMA_FTYPE_MOSTLY_Q4_K_M`, shown as `Q4_K - Medium`.
@@ -53,7 +53,7 @@ pub(super) fn kind(shape: &Shape, name: &str, dims: &[u32], layer: u32, value: N
         return TensorType::F32;
     }
     let whole = dims[0].is_multiple_of(K_BLOCK);
-    let output = name == "output.weight" || shape.tied && name == "token_embd.weight";
+    let output = name == "output.weight" || shape.tied && name == TOKENS;
     let wanted = match shape.mix {
         Mix::Mxfp4Moe if dims.len() > 2 => return TensorType::MXFP4,
         Mix::Mxfp4Moe => return TensorType::Q8_0,

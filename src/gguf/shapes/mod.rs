@@ -10,6 +10,9 @@ use serde::Deserialize;
 pub(super) use metadata::Field;
 pub(super) use tensors::Plan;
 
+/// The table of the tokens' vectors.
+const TOKENS: &str = "token_embd.weight";
+
 /// One `[[shape]]`; the names are those of llama.cpp's hyperparameters.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,6 +141,22 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Qwen3-30B-A3B has 48 layers of two parts each, and rows of 2,048; Qwen3-8B rows of 4,096.
+    #[test]
+    fn tokens_of_a_mixture_keep_their_own_vector_beside_what_layers_add() {
+        let spread = |shape: &str, tensor: &str| {
+            let shape = all().into_iter().find(|s| s.name == shape).unwrap();
+            let plan = shape.tensors().into_iter().find(|t| t.name == tensor);
+            shape.spread(&plan.unwrap())
+        };
+        let tokens = spread("qwen3-30b-a3b", "token_embd.weight");
+        assert!((tokens.powi(2) - 96.0).abs() < 1e-9, "{tokens}");
+        let router = spread("qwen3-30b-a3b", "blk.0.ffn_gate_inp.weight");
+        assert!((router.powi(2) * 2048.0 - 1.0).abs() < 1e-9, "{router}");
+        let dense = spread("qwen3-8b", "token_embd.weight");
+        assert!((dense - 1.0 / 64.0).abs() < 1e-9, "{dense}");
+    }
 
     #[test]
     fn every_shape_has_rows_of_whole_blocks() {

@@ -1,7 +1,7 @@
 //! A shape's tensors, in the order and with the names of llama.cpp's converter.
 
 use super::mix::{self, Nth};
-use super::{Latent, Linear, Shape};
+use super::{Latent, Linear, Shape, TOKENS};
 use crate::gguf::tensor_type::TensorType;
 
 /// A tensor to write.
@@ -53,7 +53,24 @@ impl Plans<'_> {
     }
 }
 
+/// Parts of a layer that add to the residual stream: attention and feed-forward.
+const PARTS: u32 = 2;
+
 impl Shape {
+    /// Standard deviation of a random tensor's values: 1/√(row length), so that activations keep their size from layer to layer.
+    ///
+    /// A mixture's token vectors are larger, √(parts that add to them) for every value. What parts add is about 1 in size, and
+    /// much of it alike for all tokens, since attention with random weights is a mean over them. So each token stays
+    /// itself to the last layer and chooses its own experts, as it does with trained weights; from vectors as small as other
+    /// weights, 64 tokens together choose 36 of the 128 experts in the fifth layer, where 126 are expected. GPT-2 begins its
+    /// training with the same proportion (Radford et al. 2019, section 2.3).
+    pub(crate) fn spread(&self, plan: &Plan) -> f64 {
+        if self.experts.is_some() && plan.name == TOKENS {
+            return f64::from(PARTS * self.layers).sqrt();
+        }
+        1.0 / (plan.dims[0] as f64).sqrt()
+    }
+
     /// Tensors in file order.
     pub(crate) fn tensors(&self) -> Vec<Plan> {
         let table = [self.embedding, self.vocabulary];
@@ -70,7 +87,7 @@ impl Shape {
             },
             layer: 0,
         };
-        plans.of_model("token_embd.weight", &table);
+        plans.of_model(TOKENS, &table);
         for layer in 0..self.layers {
             plans.layer = layer;
             plans.add("attn_norm", &[self.embedding]);

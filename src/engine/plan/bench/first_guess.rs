@@ -1,6 +1,7 @@
 //! What a first prediction rests on: bandwidths of this machine, measured before its first benchmark.
 
 use crate::domain::fingerprint::fingerprint;
+use crate::domain::types::Machine;
 use crate::engine::Ports;
 use crate::engine::bandwidth::{self, BandwidthAsked};
 use crate::engine::install::ended;
@@ -14,12 +15,12 @@ use crate::ports::NoticeLevel;
 /// # Errors
 /// Cancelled, or the database cannot be read. Bandwidths that cannot be measured stay assumed, and a notice says why.
 pub(super) fn measure_bandwidths(
+    machine: &Machine,
     request: &PlanRequest,
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<bool, Ended> {
-    let machine = ports.probe.machine();
-    let key = fingerprint(&machine, None);
+    let key = fingerprint(machine, None);
     if machine.simulated || ports.store.bandwidth(&key.hash)?.is_some() {
         return Ok(false);
     }

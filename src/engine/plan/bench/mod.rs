@@ -12,7 +12,7 @@ use crate::domain::placement::planner::Candidate;
 use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
 use crate::domain::server::output::OutputCheck;
-use crate::domain::types::{Backend, PlannedRun, Settings, Stage, Verdict};
+use crate::domain::types::{Backend, Machine, PlannedRun, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NoticeLevel, SessionKind};
 
 use crate::engine::Ports;
@@ -31,7 +31,7 @@ pub use arm::ArmResult;
 use arm::result;
 use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
 
-use super::{CandidateDocument, PlanBase, PlanDocument, PlanRequest, base};
+use super::{CandidateDocument, PlanBase, PlanDocument, PlanRequest, base_on};
 
 /// A runner-up this near is confirmed against the fastest: processes of hybrid placements vary by so much (paper section 7).
 const NEAR: f64 = 1.15;
@@ -109,17 +109,18 @@ struct Session<'a, 'b> {
 /// Measures, confirms, recalibrates, stores.
 ///
 /// # Errors
-/// As [`base`]; no build with llama-bench; nothing fits, or nothing that llama-bench can run; the store cannot be written; cancelled.
+/// As [`super::base`]; no build with llama-bench; nothing fits, or nothing that llama-bench can run; the store cannot be written; cancelled.
 pub fn perform(
     request: &PlanRequest,
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    let mut before = base(request, ports)?;
-    let place = workplace(request, ports)?;
+    let machine = ports.probe.machine();
+    let mut before = base_on(&machine, request, ports)?;
+    let place = workplace(machine, request, ports)?;
     let mut candidates = first(&before)?;
-    if first_guess::measure_bandwidths(request, ports, context)? {
-        before = base(request, ports)?;
+    if first_guess::measure_bandwidths(&place.machine, request, ports, context)? {
+        before = base_on(&place.machine, request, ports)?;
         candidates = first(&before)?;
     }
     let begun = ports.clock.elapsed();
@@ -175,9 +176,14 @@ pub fn perform(
 }
 
 /// Where the arms run, with other machines' servers where they were named.
-fn workplace(request: &PlanRequest, ports: &Ports) -> Result<Workplace, JobError> {
+fn workplace(
+    machine: Machine,
+    request: &PlanRequest,
+    ports: &Ports,
+) -> Result<Workplace, JobError> {
     let device = (!request.devices.is_empty()).then(|| request.devices.join(","));
-    let mut place = Workplace::read(
+    let mut place = Workplace::on(
+        machine,
         &request.model,
         request.runtime.as_deref(),
         device.as_deref(),
@@ -217,7 +223,7 @@ impl Session<'_, '_> {
         for candidate in first {
             placements.push(self.candidate(candidate)?);
         }
-        let learned = base(self.request, self.ports)?;
+        let learned = base_on(&self.bench.place.machine, self.request, self.ports)?;
         if let Some(best) = self.fastest(&placements) {
             for candidate in neighbours(&learned, &best, &placements) {
                 placements.push(self.candidate(&candidate)?);
@@ -225,7 +231,7 @@ impl Session<'_, '_> {
         }
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&mut document)?;
-        let mut after = base(self.request, self.ports)?;
+        let mut after = base_on(&self.bench.place.machine, self.request, self.ports)?;
         // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
         let unlimited = self.request.ram_limit.is_none() || first.iter().all(|c| !c.streams);
         let predicted: &[ArmResult] = if unlimited { &document.placements } else { &[] };
