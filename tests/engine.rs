@@ -163,11 +163,14 @@ fn a_resumed_session_ends_exactly_as_an_unbroken_one() {
         (last, CancelMode::Now),
         (last, CancelMode::AfterSample),
     ] {
-        let (desk, _) = cancelled_at(at, mode);
+        let (desk, kept) = cancelled_at(at, mode);
         let (mut engine, events) = desk.engine();
         let job = engine.submit(desk.tune(Some(1))).unwrap();
         let document = done(finished(&events, job));
         assert_eq!(comparable(&document), comparable(&whole), "broken at {at}");
+        // Ten seconds each, which this command did not spend.
+        let earlier = document["overhead"]["earlier_run_secs"].as_f64();
+        assert_eq!(earlier.unwrap_or(0.0), 10.0 * f64::from(kept));
         assert_eq!(desk.store.sessions(9).unwrap().len(), 1);
         assert_eq!(desk.store.verdicts(1).unwrap().len(), 1);
         // Done is done.

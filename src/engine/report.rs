@@ -38,6 +38,14 @@ pub struct Overhead {
     pub flux_secs: f64,
     /// Flux's share of the whole, percent.
     pub flux_pct: f64,
+    /// Seconds inside llama.cpp's processes of earlier commands, where this one went on with their session: not in the above.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_run_secs: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds <= 0.0
 }
 
 impl Overhead {
@@ -55,17 +63,35 @@ impl Overhead {
             run_secs,
             flux_secs,
             flux_pct,
+            earlier_run_secs: 0.0,
+        }
+    }
+
+    /// The same of a command that went on with a session.
+    #[must_use]
+    pub fn after(self, earlier_run_secs: f64) -> Self {
+        Self {
+            earlier_run_secs,
+            ..self
         }
     }
 
     /// Name and value of every part, in words.
-    pub fn rows(&self) -> [(&'static str, String); 4] {
-        [
-            ("In all", span(self.wall_secs)),
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let goes_on = self.earlier_run_secs > 0.0;
+        let all = if goes_on {
+            "Since it went on"
+        } else {
+            "In all"
+        };
+        let earlier = goes_on.then(|| ("Runs before that", span(self.earlier_run_secs)));
+        let own = [
+            (all, span(self.wall_secs)),
             ("In llama.cpp", span(self.run_secs)),
             ("Flux itself", span(self.flux_secs)),
             ("Flux itself, share", format!("{:.2} %", self.flux_pct)),
-        ]
+        ];
+        earlier.into_iter().chain(own).collect()
     }
 }
 

@@ -382,7 +382,7 @@ fn measured<M: Method + Clone>(
     let driven = driven(&mut bench, plan, checked, &mut earlier_secs, context);
     let ended = driven.and_then(|outcome| {
         let took = ports.clock.elapsed().saturating_sub(begun);
-        let overhead = Overhead::new(took, bench.run_secs - earlier_secs);
+        let overhead = Overhead::new(took, bench.run_secs - earlier_secs).after(earlier_secs);
         let mut document = document(request, checked, session, overhead);
         document.primary = objective.primary();
         told(outcome, &mut document)?;

@@ -227,7 +227,8 @@ fn search(
     let overhead = Overhead::new(
         ports.clock.elapsed().saturating_sub(begun),
         bench.run_secs - earlier_secs,
-    );
+    )
+    .after(earlier_secs);
     let mut document =
         report::tune_document(&bench, config, &outcome, profile.as_ref(), &overhead)?;
     document.saveable &= passes;

@@ -353,6 +353,13 @@ mod tests {
             text.contains("  In all              21 min\n  In llama.cpp        21 min\n  Flux itself         3 s\n  Flux itself, share  0.21 %\n"),
             "{text}"
         );
+        let mut gone_on = winner();
+        gone_on["overhead"]["earlier_run_secs"] = json!(3000.0);
+        let text = shown(&gone_on, CONTEXT);
+        assert!(
+            text.contains("  Runs before that    50 min\n  Since it went on    21 min\n  In llama.cpp        21 min\n"),
+            "{text}"
+        );
         assert!(
             text.contains("GGML_VK_ALLOW_GRAPHICS_QUEUE=1 --ubatch-size 512\n"),
             "{text}"

@@ -115,15 +115,18 @@ pub fn perform(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
+    let mut begun = ports.clock.elapsed();
     let machine = ports.probe.machine();
     let mut before = base_on(&machine, request, ports)?;
     let place = workplace(machine, request, ports)?;
     let mut candidates = first(&before)?;
-    if first_guess::measure_bandwidths(&place.machine, request, ports, context)? {
+    let asked = ports.clock.elapsed();
+    let measured = first_guess::measure_bandwidths(&place.machine, request, ports, context)?;
+    begun += ports.clock.elapsed().saturating_sub(asked);
+    if measured {
         before = base_on(&place.machine, request, ports)?;
         candidates = first(&before)?;
     }
-    let begun = ports.clock.elapsed();
     let (prompt, generated) = request.tokens();
     let tests = plan::workload(prompt, generated, 0, false);
     let objective = Objective::new(request.goal, request.request_shape, tests)
