@@ -61,9 +61,9 @@ impl Shape {
     ///
     /// A mixture's token vectors are larger, √(parts that add to them) for every value. What parts add is about 1 in size, and
     /// much of it alike for all tokens, since attention with random weights is a mean over them. So each token stays
-    /// itself to the last layer and chooses its own experts, as it does with trained weights; from vectors as small as other
-    /// weights, 64 tokens together choose 36 of the 128 experts in the fifth layer, where 126 are expected. GPT-2 begins its
-    /// training with the same proportion (Radford et al. 2019, section 2.3).
+    /// itself to the last layer and chooses its own experts; from vectors as small as other weights, 64 tokens together
+    /// choose 36 of the 128 experts in the fifth layer, where 126 are expected (`tests/studies/routing.py`). GPT-2 begins
+    /// its training with the same proportion (Radford et al. 2019, section 2.3).
     pub(crate) fn spread(&self, plan: &Plan) -> f64 {
         if self.experts.is_some() && plan.name == TOKENS {
             return f64::from(PARTS * self.layers).sqrt();
