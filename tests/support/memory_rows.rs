@@ -61,6 +61,7 @@ pub fn device(id: &str, backend: Backend, gib: u64) -> OffloadDevice {
         total: Bytes(gib << 30),
         usable: Bytes(gib << 30),
         shares_ram: false,
+        captures_graphs: backend == Backend::Cuda,
         max_buffer: None,
         max_tensor: (backend == Backend::Vulkan).then_some(LAVAPIPE_TENSOR),
     }

@@ -41,6 +41,7 @@ pub fn card(id: &str, backend: Backend, memory: Bytes) -> OffloadDevice {
         total: memory,
         usable: memory,
         shares_ram: false,
+        captures_graphs: backend == Backend::Cuda,
         max_buffer: None,
         max_tensor: None,
     }

@@ -170,6 +170,7 @@ mod tests {
             max_tensor: None,
             usable: Bytes::gib(7),
             shares_ram: false,
+            captures_graphs: false,
         };
         let path = |path, rate| Bandwidth {
             path,

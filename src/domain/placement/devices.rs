@@ -24,6 +24,9 @@ pub struct OffloadDevice {
     /// Largest tensor an operation can touch (Vulkan's `maxStorageBufferRange`): weights beyond it stay in RAM, and what
     /// they are used for on the CPU.
     pub max_tensor: Option<Bytes>,
+    /// llama.cpp captures graphs on it, which take memory of it: CUDA, from Volta on.
+    #[serde(default)]
+    pub captures_graphs: bool,
 }
 
 /// The host's memory, for the part of a model that is not offloaded.

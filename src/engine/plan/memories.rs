@@ -120,6 +120,14 @@ fn wanted(listed: &[RuntimeDevice], named: &[String]) -> Result<Vec<RuntimeDevic
     Ok(found)
 }
 
+/// `ggml_cuda_graph_set_enabled` of b11149 leaves out compute capabilities below 7.0. A card that nobody knows counts as newer:
+/// more memory than is taken is the safe side.
+fn captures_graphs(backend: Backend, gpu: Option<&Gpu>) -> bool {
+    const WITHOUT: [&str; 2] = ["Maxwell", "Pascal"];
+    let family = gpu.and_then(|g| g.architecture.family.as_deref());
+    backend == Backend::Cuda && !family.is_some_and(|f| WITHOUT.contains(&f))
+}
+
 fn offload(
     device: RuntimeDevice,
     gpus: &[Gpu],
@@ -147,8 +155,38 @@ fn offload(
         shares_ram: memory.is_some_and(|m| m.shared_with_ram),
         max_buffer: smaller,
         max_tensor: limits.and_then(|l| l.max_storage_buffer_range),
+        captures_graphs: captures_graphs(backend, gpu),
         backend,
         id: device.id,
         name: device.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PCI ids of one card of each generation: GTX 980, GTX 1080, Titan V, RTX 2080, and one that is in no table.
+    #[test]
+    fn graphs_are_captured_from_volta_on() {
+        let text = include_str!("../../../tests/fixtures/machines/rtx-4070/machine.json");
+        let machine: Machine = serde_json::from_str(text).unwrap();
+        let card = |id: u32| {
+            let mut machine = machine.clone();
+            for entry in &mut machine.vulkan.entries {
+                entry.device_id = id;
+            }
+            let gpus = machine::gpus(&machine);
+            let nvidia = |g: &Gpu| g.vendor_id == machine::VENDOR_NVIDIA && g.device_id == id;
+            gpus.into_iter().find(nvidia).unwrap()
+        };
+        let captured = [0x13c0, 0x1b80, 0x1d81, 0x1e82, 0xffff].map(|id| {
+            let card = card(id);
+            captures_graphs(Backend::Cuda, Some(&card))
+        });
+        assert_eq!(captured, [false, false, true, true, true]);
+        assert!(captures_graphs(Backend::Cuda, None));
+        assert!(!captures_graphs(Backend::Vulkan, Some(&card(0x1e82))));
+        assert!(!captures_graphs(Backend::Hip, None));
     }
 }

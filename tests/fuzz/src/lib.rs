@@ -104,6 +104,7 @@ fn check_memory(layout: &ModelLayout, placement: &Placement, context: &ContextPa
         total: MEMORY,
         usable: MEMORY,
         shares_ram: false,
+        captures_graphs: false,
         max_buffer: None,
         max_tensor: None,
     };

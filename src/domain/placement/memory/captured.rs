@@ -10,7 +10,7 @@ use super::weights;
 use crate::domain::placement::assignment::{ContextParams, Home, Placement};
 use crate::domain::placement::devices::Memories;
 use crate::domain::placement::layout::{ModelLayout, TensorClass};
-use crate::domain::types::{Backend, Bytes};
+use crate::domain::types::Bytes;
 
 /// Device memory of a tensor's graph where no prompt is longer than a micro-batch, KiB.
 const SHORT_KIB: u64 = 113;
@@ -40,7 +40,7 @@ impl Prompts {
 }
 
 /// Bytes that captured graphs take of the first device, to which ggml offers every operation with weights in RAM first.
-/// Zero for other backends than CUDA and for micro-batches that stay on the CPU.
+/// Zero where none are captured and for micro-batches that stay on the CPU.
 pub fn captured_graphs(
     layout: &ModelLayout,
     placement: &Placement,
@@ -59,8 +59,8 @@ pub(super) fn captured(
     memories: &Memories,
     prompts: Prompts,
 ) -> Bytes {
-    let first = memories.devices.first().map(|d| d.backend);
-    if first != Some(Backend::Cuda) || context.micro_batch < OFFLOAD_MIN_BATCH {
+    let captures = memories.devices.first().is_some_and(|d| d.captures_graphs);
+    if !captures || context.micro_batch < OFFLOAD_MIN_BATCH {
         return Bytes(0);
     }
     let each = match prompts {
