@@ -175,6 +175,34 @@ fn what_flux_itself_took_reads_as_the_readme_says() {
     assert_eq!(of(replay::STOCK, &[1, 3, 5]), ["4.0", "12.6", "1.8"]);
 }
 
+/// The same by `flux show`: predictions before their runs, what was screened, what it cost.
+#[test]
+fn flux_show_prints_what_the_readme_says() {
+    let shown = |recorded, sessions: &[i64]| -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        replay::unpack(recorded, dir.path());
+        let show = |session: &i64| {
+            let mut flux = std::process::Command::new(env!("CARGO_BIN_EXE_flux"));
+            flux.arg("--data-dir").arg(dir.path());
+            let output = flux.args(["show", &session.to_string()]).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        sessions.iter().map(show).collect()
+    };
+    let has = |text: &str, part: &str| assert!(text.contains(part), "{part:?} is not in\n{text}");
+    let plans = shown(replay::BUDGETS, &[1, 2, 3, 4, 5]);
+    for (text, error) in plans.iter().zip(["12 %", "14 %", "5.8 %", "17 %", "11 %"]) {
+        let told = format!("Mean error of the predictions of generation {error}, of prompts ");
+        has(text, &told);
+    }
+    let [tuned] = shown(replay::H200, &[1]).try_into().unwrap();
+    has(&tuned, "CUDA fusion off ");
+    has(&tuned, "−7.8 %");
+    has(&tuned, "What it cost\n  In all              2 min 58 s\n");
+    has(&tuned, "Flux itself, share  0.16 %\n");
+}
+
 #[test]
 fn the_tunes_of_an_8b_read_as_the_readme_says() {
     let of = |session, metric| judged(replay::TUNES, session, metric);

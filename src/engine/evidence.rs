@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::types::{Profile, RawOutput, Run};
-use crate::ports::{Notice, Session, StoredRun, StoredVerdict};
+use crate::ports::{Notice, Session, SessionKind, StoredRun, StoredVerdict};
 
 use super::Ports;
 use super::message::JobError;
+use super::plan::ArmResult;
 use super::report::SCHEMA;
 use super::tune::no_session;
 
@@ -21,6 +22,9 @@ pub struct Evidence {
     pub runs: Vec<StoredRun>,
     /// Its judgements.
     pub verdicts: Vec<StoredVerdict>,
+    /// Placements it predicted and then measured, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<ArmResult>,
     /// Its notices.
     pub notices: Vec<Notice>,
     /// Profiles it saved.
@@ -65,10 +69,27 @@ fn with_runs(id: i64, runs: Vec<StoredRun>, ports: &Ports) -> Result<Evidence, J
     profiles.retain(|profile| profile.session == id);
     Ok(Evidence {
         schema: SCHEMA,
-        session,
         runs,
         verdicts: store.verdicts(id)?,
+        placements: placements(&session, ports)?,
         notices: store.notices(id)?,
         profiles,
+        session,
     })
+}
+
+/// What a benchmark of placements predicted, and measured.
+fn placements(session: &Session, ports: &Ports) -> Result<Vec<ArmResult>, JobError> {
+    let begun = &session.begun;
+    if begun.kind != SessionKind::Plan {
+        return Ok(Vec::new());
+    }
+    let (machine, model) = (&begun.fingerprint.hash, &begun.model.digest);
+    let mut stored = ports.store.placements(machine, Some(model))?;
+    stored.retain(|placement| placement.session == Some(session.id));
+    let of_the_session = stored.into_iter().rev();
+    // One that another Flux wrote otherwise is left out.
+    Ok(of_the_session
+        .filter_map(|placement| serde_json::from_value(placement.document).ok())
+        .collect())
 }

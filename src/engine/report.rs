@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::search::{Candidate, Confirmation, SearchSpace, Tool, TuneOutcome};
-use crate::domain::text::span;
+use crate::domain::text::measured_span;
 use crate::domain::types::{Comparison, Profile};
 
 use super::announce::notice_of;
@@ -84,11 +84,11 @@ impl Overhead {
         } else {
             "In all"
         };
-        let earlier = goes_on.then(|| ("Runs before that", span(self.earlier_run_secs)));
+        let earlier = goes_on.then(|| ("Runs before that", measured_span(self.earlier_run_secs)));
         let own = [
-            (all, span(self.wall_secs)),
-            ("In llama.cpp", span(self.run_secs)),
-            ("Flux itself", span(self.flux_secs)),
+            (all, measured_span(self.wall_secs)),
+            ("In llama.cpp", measured_span(self.run_secs)),
+            ("Flux itself", measured_span(self.flux_secs)),
             ("Flux itself, share", format!("{:.2} %", self.flux_pct)),
         ];
         earlier.into_iter().chain(own).collect()

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
 use crate::domain::text::{clean, count, settings_words, shell_command};
-use crate::domain::types::Bytes;
+use crate::domain::types::{Bytes, Timestamp};
 use crate::engine::plan::{
-    BenchDocument, CandidateDocument, ConstantDocument, FitDocument, ModelRuns, PlanDocument, told,
+    ArmResult, BenchDocument, CandidateDocument, ConstantDocument, FitDocument, ModelRuns,
+    PlanDocument, PredictionError, error_words, told,
 };
 
 use super::table::{Align, Table};
@@ -215,8 +216,27 @@ fn memory(candidate: &CandidateDocument, style: Style) -> String {
     format!("{}\n{}", style.heading("Memory"), table.render(2, style))
 }
 
-/// Every arm measured, and what the confirmations came to.
-fn measured(bench: &BenchDocument, style: Style) -> String {
+/// What a session predicted of placements before it ran them, and how far off that was.
+pub(super) fn predicted_before(arms: &[ArmResult], style: Style) -> String {
+    let mut text = format!(
+        "{}\n{}",
+        style.heading("Placements, predicted before they ran"),
+        arms_table(arms.iter()).render(2, style)
+    );
+    if let Some(error) = PredictionError::of(arms, "", Timestamp(0)) {
+        let prompts = error.prompt_error_pct;
+        let prompts =
+            prompts.map_or_else(String::new, |e| format!(", of prompts {}", error_words(e)));
+        let generation = error_words(error.error_pct);
+        let _ = writeln!(
+            text,
+            "  Mean error of the predictions of generation {generation}{prompts}"
+        );
+    }
+    text
+}
+
+fn arms_table<'a>(arms: impl Iterator<Item = &'a ArmResult>) -> Table {
     let mut table = Table::new(&[
         ("Measured", Align::Left),
         ("tg tok/s", Align::Right),
@@ -224,8 +244,7 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
         ("predicted tg", Align::Right),
         ("", Align::Left),
     ]);
-    let arms = std::iter::once(&bench.stock).chain(&bench.fit);
-    for arm in arms.chain(&bench.placements) {
+    for arm in arms {
         let number = |n: Option<f64>| n.map_or_else(|| "–".to_owned(), rate);
         table.row([
             clean(&settings_words(&arm.settings)),
@@ -235,10 +254,17 @@ fn measured(bench: &BenchDocument, style: Style) -> String {
             arm.failure.as_deref().map(clean).unwrap_or_default(),
         ]);
     }
+    table
+}
+
+/// Every arm measured, and what the confirmations came to.
+fn measured(bench: &BenchDocument, style: Style) -> String {
+    let arms = std::iter::once(&bench.stock).chain(&bench.fit);
+    let arms = arms.chain(&bench.placements);
     let mut text = format!(
         "{}\n{}",
         style.heading("Benchmarks"),
-        table.render(2, style)
+        arms_table(arms).render(2, style)
     );
     for confirmation in &bench.confirmations {
         let _ = writeln!(

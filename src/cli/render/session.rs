@@ -13,7 +13,7 @@ use crate::domain::text::{
 use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
-use crate::engine::report::{AbDocument, ArmDocument, LiveDocument};
+use crate::engine::report::{AbDocument, ArmDocument, LiveDocument, Overhead, TuneDocument};
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -35,6 +35,7 @@ pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> 
             text.push_str(&raw_output(run));
         }
     }
+    text.push_str(&screened(evidence, style));
     text.push_str(&verdicts(&evidence.verdicts, &evidence.session, style));
     text.push_str(&clients(&evidence.session, style));
     if !evidence.notices.is_empty() {
@@ -43,8 +44,32 @@ pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> 
     for notice in &evidence.notices {
         let _ = writeln!(text, "  {}", notice_line(notice));
     }
+    text.push_str(&cost(&evidence.session, style));
     text.push_str(&end(evidence, is_measured, style));
     text
+}
+
+/// What a search screened, or what placements a benchmark predicted and ran.
+fn screened(evidence: &Evidence, style: Style) -> String {
+    if !evidence.placements.is_empty() {
+        let placements = super::placement::predicted_before(&evidence.placements, style);
+        return format!("\n{placements}");
+    }
+    let result = evidence.session.end.as_ref().map(|end| &end.result);
+    let tuned = result.and_then(|r| TuneDocument::deserialize(r).ok());
+    let tuned = tuned.filter(|t| !t.candidates.is_empty());
+    tuned.map_or_else(String::new, |tuned| {
+        format!("\n{}", super::tune::candidates(&tuned, style))
+    })
+}
+
+/// Where the session's time went.
+fn cost(session: &Session, style: Style) -> String {
+    let result = session.end.as_ref().map(|end| &end.result["overhead"]);
+    let overhead = result.and_then(|r| Overhead::deserialize(r).ok());
+    overhead.map_or_else(String::new, |overhead| {
+        format!("\n{}", super::tune::overhead(Some(&overhead), style))
+    })
 }
 
 /// What a lab found before it ended, however it did.
@@ -410,6 +435,7 @@ pub(crate) mod tests {
                 code: "battery".to_owned(),
                 text: "on battery".to_owned(),
             }],
+            placements: vec![],
             profiles: vec![],
         }
     }

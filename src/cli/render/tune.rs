@@ -61,7 +61,7 @@ pub fn result(document: &TuneDocument, context: Context) -> String {
         evidence(document.confirmation.as_ref(), style),
         output_check(document, style),
         baseline(document.baseline.as_ref(), style),
-        candidates(document, context),
+        candidates(document, context.style),
         finalists(&document.confirmations, style),
         refusals::section(&document.refused, style),
         overhead(document.overhead.as_ref(), style),
@@ -162,7 +162,8 @@ fn baseline(baseline: Option<&BaselineSummary>, style: Style) -> String {
     format!("{}: {}\n", style.heading(&title), shown.join(", "))
 }
 
-fn candidates(document: &TuneDocument, context: Context) -> String {
+/// Every candidate, best first, and what became of it.
+pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
     if document.candidates.is_empty() {
         return String::new();
     }
@@ -200,8 +201,8 @@ fn candidates(document: &TuneDocument, context: Context) -> String {
     let title = format!("Screened, best first ({})", labels.join(" / "));
     format!(
         "{}\n{}",
-        context.style.heading(&clean(&title)),
-        table.render(2, context.style)
+        style.heading(&clean(&title)),
+        table.render(2, style)
     )
 }
 
@@ -246,7 +247,8 @@ fn rates(candidate: &CandidateDocument, labels: &[String]) -> String {
     shown.join(" / ")
 }
 
-fn overhead(overhead: Option<&Overhead>, style: Style) -> String {
+/// Where the time went.
+pub(super) fn overhead(overhead: Option<&Overhead>, style: Style) -> String {
     overhead.map_or_else(String::new, |overhead| {
         let rows = pairs(&overhead.rows(), 2);
         format!("{}\n{rows}", style.heading("What it cost"))
@@ -350,14 +352,14 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("  In all              21 min\n  In llama.cpp        21 min\n  Flux itself         3 s\n  Flux itself, share  0.21 %\n"),
+            text.contains("  In all              21 min 00 s\n  In llama.cpp        20 min 57 s\n  Flux itself         3 s\n  Flux itself, share  0.21 %\n"),
             "{text}"
         );
         let mut gone_on = winner();
         gone_on["overhead"]["earlier_run_secs"] = json!(3000.0);
         let text = shown(&gone_on, CONTEXT);
         assert!(
-            text.contains("  Runs before that    50 min\n  Since it went on    21 min\n  In llama.cpp        21 min\n"),
+            text.contains("  Runs before that    50 min 00 s\n  Since it went on    21 min 00 s\n  In llama.cpp        20 min 57 s\n"),
             "{text}"
         );
         assert!(

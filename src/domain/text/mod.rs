@@ -200,6 +200,17 @@ pub fn span(secs: f64) -> String {
     format!("{} h {:02} min", minutes / MINUTE, minutes % MINUTE)
 }
 
+/// A span that was measured, to the second below an hour: `45 s`, `2 min 58 s`, `1 h 05 min`.
+pub fn measured_span(secs: f64) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 3600;
+    let whole = secs.round() as u64;
+    if !secs.is_finite() || !(MINUTE..HOUR).contains(&whole) {
+        return span(secs);
+    }
+    format!("{} min {:02} s", whole / MINUTE, whole % MINUTE)
+}
+
 /// A moment, to the minute, in UTC.
 pub fn moment(at: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.0).map_or_else(
@@ -351,6 +362,20 @@ mod tests {
             (f64::NAN, "unknown"),
         ] {
             assert_eq!(span(secs), text);
+        }
+    }
+
+    #[test]
+    fn measured_spans_keep_their_seconds_below_an_hour() {
+        for (secs, text) in [
+            (0.278, "278 ms"),
+            (59.4, "59 s"),
+            (59.6, "1 min 00 s"),
+            (178.2, "2 min 58 s"),
+            (3599.7, "1 h 00 min"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(measured_span(secs), text);
         }
     }
 

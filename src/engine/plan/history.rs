@@ -68,14 +68,17 @@ pub(super) fn errors(fits: Vec<StoredFit>) -> Vec<PredictionError> {
     errors
 }
 
+/// `6.4 %`, `17 %`.
+pub fn error_words(pct: f64) -> String {
+    let digits = usize::from(pct < 9.95);
+    format!("{pct:.digits$} %")
+}
+
 /// `Error of predictions so far: 12 % → 5.1 % over 2 benchmarks`; `None` before the first.
 pub fn told(errors: &[PredictionError]) -> Option<String> {
-    let percent = |e: &PredictionError| {
-        let digits = usize::from(e.error_pct < 9.95);
-        format!("{:.digits$} %", e.error_pct)
-    };
     let from = errors.len().saturating_sub(TOLD);
-    let mut steps: Vec<String> = errors[from..].iter().map(percent).collect();
+    let recent = errors[from..].iter();
+    let mut steps: Vec<String> = recent.map(|e| error_words(e.error_pct)).collect();
     if from > 0 {
         steps.insert(0, "…".to_owned());
     }

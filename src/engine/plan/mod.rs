@@ -32,12 +32,12 @@ use super::{Ports, bandwidth};
 
 use notices::{beyond, foreign, info_all, off};
 
-pub use bench::BenchDocument;
+pub use bench::{ArmResult, BenchDocument};
 pub use document::{
     CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, ModelRuns, PlanDocument,
 };
 pub use evidence::MeasuredPlacement;
-pub use history::{PredictionError, told};
+pub use history::{PredictionError, error_words, told};
 
 /// Context planned for unless told otherwise, tokens; shorter where the model ends earlier.
 const CONTEXT: u64 = 4096;
