@@ -193,7 +193,7 @@ fn flux_show_prints_what_the_readme_says() {
     let has = |text: &str, part: &str| assert!(text.contains(part), "{part:?} is not in\n{text}");
     let plans = shown(replay::BUDGETS, &[1, 2, 3, 4, 5]);
     for (text, error) in plans.iter().zip(["12 %", "14 %", "5.8 %", "17 %", "11 %"]) {
-        let told = format!("Mean error of the predictions of generation {error}, of prompts ");
+        let told = format!("Mean error of the predictions: generation {error}, prompts ");
         has(text, &told);
     }
     let [tuned] = shown(replay::H200, &[1]).try_into().unwrap();

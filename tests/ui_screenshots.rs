@@ -181,6 +181,28 @@ fn dashboard() {
     picture(&mut stage, "history-inconclusive-dark");
 }
 
+/// Looked at by people, kept nowhere: a benchmark of placements in the history.
+#[test]
+#[ignore = "draws pictures to look at into the build folder"]
+fn a_plan_to_look_at() {
+    let mut desk = Desk::new(|_| Answer::Valid);
+    // 2026-11-30 23:00 UTC.
+    desk.as_recorded_on("h200", Timestamp(1_796_079_600_000));
+    let data = desk.bed.fake.scratch().join("recorded");
+    replay::unpack(replay::BUDGETS, &data);
+    desk.keeps_its_data_in(&data);
+    for (name, size) in [("large", TARGET), ("small", Vec2::new(900.0, 600.0))] {
+        let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
+        stage.click("History");
+        stage.click_part("Today 22:34");
+        for (theme, word) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
+            stage.theme(theme);
+            let folder = env!("CARGO_TARGET_TMPDIR");
+            stage.save(&format!("{folder}/plan-{name}-{word}.png"));
+        }
+    }
+}
+
 #[test]
 fn energy() {
     let mut desk = Desk::new(|_| Answer::Valid);

@@ -13,6 +13,7 @@ mod page;
 mod paths;
 mod picture;
 mod place;
+pub mod placements;
 mod sections;
 mod story;
 
@@ -37,6 +38,7 @@ pub fn html(evidence: &Evidence, paths: &Paths) -> Result<String, serde_json::Er
         charts::confirmations(&story),
         charts::screening(&story),
         charts::lab(&story),
+        sections::placements(&story),
         sections::clients(&story),
         sections::speculation(&story),
         sections::settings(&story),

@@ -18,6 +18,7 @@ use crate::ports::{NoticeLevel, SessionKind, StoredRun};
 use super::findings;
 use super::page::{lines, pairs, section, table, text};
 use super::place::place as places;
+use super::placements;
 use super::story::{Outcome, Story};
 
 /// The page's head.
@@ -92,6 +93,23 @@ pub(super) fn settings(story: &Story) -> String {
     }
     let caption = format!("Profile {}, confirmed exactly as it is", profile.id);
     section("Why these settings", &caption, &table(&rows))
+}
+
+/// What placements were predicted to run at, and ran at.
+pub(super) fn placements(story: &Story) -> String {
+    let arms = &story.evidence.placements;
+    if arms.is_empty() {
+        return String::new();
+    }
+    let mut rows = Table::new(&placements::TITLES.map(|(title, is_rate)| {
+        let align = if is_rate { Align::Right } else { Align::Left };
+        (title, align)
+    }));
+    for arm in arms {
+        rows.row(placements::cells(arm));
+    }
+    let caption = placements::error(arms).unwrap_or_default();
+    section(placements::TITLE, &caption, &table(&rows))
 }
 
 /// What several clients got from one server.

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
 use crate::domain::text::{clean, count, settings_words, shell_command};
-use crate::domain::types::{Bytes, Timestamp};
+use crate::domain::types::Bytes;
 use crate::engine::plan::{
     ArmResult, BenchDocument, CandidateDocument, ConstantDocument, FitDocument, ModelRuns,
-    PlanDocument, PredictionError, error_words, told,
+    PlanDocument, told,
 };
+use crate::report::placements;
 
 use super::table::{Align, Table};
 
@@ -218,41 +219,18 @@ fn memory(candidate: &CandidateDocument, style: Style) -> String {
 
 /// What a session predicted of placements before it ran them, and how far off that was.
 pub(super) fn predicted_before(arms: &[ArmResult], style: Style) -> String {
-    let mut text = format!(
-        "{}\n{}",
-        style.heading("Placements, predicted before they ran"),
-        arms_table(arms.iter()).render(2, style)
-    );
-    if let Some(error) = PredictionError::of(arms, "", Timestamp(0)) {
-        let prompts = error.prompt_error_pct;
-        let prompts =
-            prompts.map_or_else(String::new, |e| format!(", of prompts {}", error_words(e)));
-        let generation = error_words(error.error_pct);
-        let _ = writeln!(
-            text,
-            "  Mean error of the predictions of generation {generation}{prompts}"
-        );
-    }
-    text
+    let error = placements::error(arms).map_or_else(String::new, |told| format!("  {told}\n"));
+    let table = arms_table(arms.iter()).render(2, style);
+    format!("{}\n{table}{error}", style.heading(placements::TITLE))
 }
 
 fn arms_table<'a>(arms: impl Iterator<Item = &'a ArmResult>) -> Table {
-    let mut table = Table::new(&[
-        ("Measured", Align::Left),
-        ("tg tok/s", Align::Right),
-        ("pp tok/s", Align::Right),
-        ("predicted tg", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new(&placements::TITLES.map(|(title, is_rate)| {
+        let align = if is_rate { Align::Right } else { Align::Left };
+        (title, align)
+    }));
     for arm in arms {
-        let number = |n: Option<f64>| n.map_or_else(|| "–".to_owned(), rate);
-        table.row([
-            clean(&settings_words(&arm.settings)),
-            number(arm.tg),
-            number(arm.pp),
-            number(arm.predicted_tg),
-            arm.failure.as_deref().map(clean).unwrap_or_default(),
-        ]);
+        table.row(placements::cells(arm));
     }
     table
 }

@@ -1,5 +1,6 @@
 //! Settings in words, by the titles of the search space.
 
+use crate::domain::placement::words as placement;
 use crate::domain::search::SearchSpace;
 use crate::domain::types::{PlannedRun, Settings, Stage};
 
@@ -16,10 +17,23 @@ pub fn settings_phrase(settings: &Settings) -> String {
         return "stock".to_owned();
     }
     let words = settings.0.iter().map(|(dimension, value)| {
-        let title = setting_title(dimension);
-        format!("{} {}", uncapitalised(&title), clean(value))
+        match placement::fitting(value).filter(|_| dimension == placement::SETTING) {
+            Some(margin) => fitting_phrase(margin),
+            None => {
+                let title = setting_title(dimension);
+                format!("{} {}", uncapitalised(&title), clean(value))
+            }
+        }
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// llama.cpp's own fitting, with what it leaves free of each device.
+fn fitting_phrase(margin: Option<&str>) -> String {
+    let free = margin.map_or_else(String::new, |mib| {
+        format!(" ({} MiB left free)", clean(mib))
+    });
+    format!("llama.cpp's own fitting{free}")
 }
 
 /// What a run measured, in words: its settings, and how many clients asked at once where that is what is measured.
@@ -76,7 +90,8 @@ fn uncapitalised(title: &str) -> String {
 /// Capitalised, but `cuBLAS` keeps its own spelling.
 fn capitalised_unless_a_name(phrase: &str) -> String {
     let first_word = phrase.split(' ').next().unwrap_or_default();
-    if first_word.chars().any(char::is_uppercase) {
+    // llama.cpp's
+    if first_word.contains('.') || first_word.chars().any(char::is_uppercase) {
         phrase.to_owned()
     } else {
         capitalised(phrase)
@@ -109,6 +124,12 @@ mod tests {
             settings_words(&Settings::stock().with(dimension, value))
         };
         assert_eq!(words("graphics-queue", "on"), "Graphics queue on");
+        assert_eq!(words("placement", "ngl=9 ub=512"), "Placement ngl=9 ub=512");
+        assert_eq!(words("placement", "fit"), "llama.cpp's own fitting");
+        assert_eq!(
+            words("placement", "fit=1024\u{1b}"),
+            "llama.cpp's own fitting (1024\\u{1b} MiB left free)"
+        );
         assert_eq!(words("ubatch", "1024"), "Micro-batch 1024");
         assert_eq!(words("cuda-graph-opt", "on"), "CUDA graph optimisation on");
         assert_eq!(words("cublas-compute", "f16"), "cuBLAS compute type f16");

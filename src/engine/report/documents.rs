@@ -362,10 +362,19 @@ impl AbDocument {
         if !self.speculation().is_empty() {
             return text::clean(&self.reason);
         }
-        let subject = format!("{} against {}", self.b.arm, self.a.arm);
+        let subject = format!("{} against {}", self.b.arm, self.baseline());
         match self.comparison() {
             Some(comparison) => text::verdict_sentence(&subject, comparison),
             None => text::clean(&format!("{subject}: not compared")),
+        }
+    }
+
+    /// What the judged settings were compared with: of several comparisons the last one's.
+    fn baseline(&self) -> String {
+        let judged = self.confirmation.as_ref().map(|c| &c.baseline);
+        match judged.filter(|baseline| **baseline != self.a.settings) {
+            Some(baseline) => text::settings_phrase(baseline),
+            None => self.a.arm.clone(),
         }
     }
 
@@ -425,6 +434,31 @@ mod tests {
         assert_eq!(
             document.sentence(),
             "ubatch=1024\\u{1b} against stock: +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"
+        );
+    }
+
+    /// A benchmark of placements said `against stock` where its last comparison was with llama.cpp's own fitting.
+    #[test]
+    fn the_sentence_names_what_the_numbers_are_against() {
+        let fitting = Settings::stock().with("placement", "fit=1024");
+        let arm = |arm: &str| ArmDocument {
+            arm: arm.to_owned(),
+            ..ArmDocument::default()
+        };
+        let document = AbDocument {
+            primary: "tg128".to_owned(),
+            a: arm("stock"),
+            b: arm("placement ngl=9 ub=512"),
+            confirmation: Some(ConfirmationDocument {
+                baseline: fitting,
+                metrics: BTreeMap::from([("tg128".to_owned(), text::graphics_queue())]),
+                ..ConfirmationDocument::default()
+            }),
+            ..AbDocument::default()
+        };
+        assert_eq!(
+            document.sentence(),
+            "placement ngl=9 ub=512 against llama.cpp's own fitting (1024 MiB left free): +68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs"
         );
     }
 }

@@ -12,6 +12,7 @@ use crate::domain::placement::planner::Candidate;
 use crate::domain::placement::words::Spoken;
 use crate::domain::search::{Ab, AbOutcome, AbPlan, Driver, Objective, Tool, plan};
 use crate::domain::server::output::OutputCheck;
+use crate::domain::text::settings_phrase;
 use crate::domain::types::{Backend, Machine, PlannedRun, Settings, Stage, Verdict};
 use crate::ports::{NewPlacement, NoticeLevel, SessionKind};
 
@@ -410,12 +411,12 @@ impl Session<'_, '_> {
     fn summary(&self, bench: &BenchDocument, overhead: Overhead) -> AbDocument {
         let place = self.bench.place;
         let arm = |settings: &Settings| ArmDocument {
-            arm: settings.to_string(),
+            arm: settings_phrase(settings),
             settings: settings.clone(),
             runtime: place.runtime.name.clone(),
         };
         let last = self.last.as_ref().and_then(|l| l.confirmation.as_ref());
-        let baseline = Settings::stock();
+        let stock = Settings::stock();
         AbDocument {
             schema: report::SCHEMA,
             session: Some(self.bench.session),
@@ -427,7 +428,7 @@ impl Session<'_, '_> {
             },
             goal: Some(self.request.goal),
             primary: self.bench.objective.primary(),
-            a: arm(&baseline),
+            a: arm(last.map_or(&stock, |c| &c.baseline)),
             b: arm(last.map_or(&bench.settings, |c| &c.settings)),
             confirmation: last.map(report::confirmation_document),
             verdict: bench.verdict,

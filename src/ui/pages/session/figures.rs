@@ -4,6 +4,7 @@ use eframe::egui::Ui;
 
 use crate::domain::text::{CLIENTS_TITLES, SPECULATION_TITLES, capitalised};
 use crate::report::figures::{ConfirmationFigures, StripFigure};
+use crate::report::placements;
 use crate::ui::charts;
 use crate::ui::widgets::{Card, Cells, Column, Table, Width, caption, label, verdict_badge};
 
@@ -12,6 +13,7 @@ use super::SessionView;
 /// The cards.
 pub fn cards(ui: &mut Ui, view: &SessionView) {
     live(ui, view);
+    placements(ui, view);
     for (at, confirmation) in view.confirmations.iter().enumerate() {
         // A session of several finalists: the one the verdict is of stands first, the others say whom they are about.
         let of = (at > 0).then_some(confirmation.title.as_str());
@@ -29,6 +31,23 @@ pub fn cards(ui: &mut Ui, view: &SessionView) {
                 });
             });
     }
+}
+
+/// What a benchmark predicted of placements, and what they ran at.
+fn placements(ui: &mut Ui, view: &SessionView) {
+    let (rows, error) = &view.placements;
+    let mut widths = [2.6, 1.0, 1.0, 1.0, 1.0, 1.8].into_iter().map(Width::Share);
+    let columns = placements::TITLES.map(|(title, is_rate)| {
+        let width = widths.next().unwrap_or(Width::Share(1.0));
+        let column = if is_rate { Column::right } else { Column::left };
+        column(title, width)
+    });
+    let title = (placements::TITLE, "placements");
+    table(ui, title, columns, rows, error, |row, cells| {
+        for cell in row {
+            cells.text(cell);
+        }
+    });
 }
 
 /// What was measured through live servers: a verdict and both arms of every metric, or a row per number of clients.

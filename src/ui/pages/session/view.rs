@@ -15,7 +15,7 @@ use crate::ports::{Notice, SessionKind, StoredRun};
 use crate::report::figures::{ConfirmationFigures, ScreeningFigure, StripFigure};
 use crate::report::findings::{Check, LiveLine, NotTried, Rejected, Setting};
 use crate::report::lab::LabFigures;
-use crate::report::{Outcome, Rows, Story, figures, findings, place};
+use crate::report::{Outcome, Rows, Story, figures, findings, place, placements};
 use crate::ui::pages::lab;
 
 /// A session as its page shows it.
@@ -67,6 +67,8 @@ pub struct SessionView {
     pub(super) settings: Vec<Setting>,
     /// What was checked.
     pub(super) checks: Vec<Check>,
+    /// Placements as predicted and as measured, and how far apart these are.
+    pub(super) placements: (Vec<[String; 6]>, String),
     /// Every metric through live servers.
     pub(super) live: Vec<LiveLine>,
     /// What several clients got.
@@ -186,6 +188,10 @@ impl SessionView {
                 .map(|found| lab::View::of(LabFigures::of(&found), &begun.model.name)),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
+            placements: (
+                evidence.placements.iter().map(placements::cells).collect(),
+                placements::error(&evidence.placements).unwrap_or_default(),
+            ),
             live: findings::live(&story),
             clients: findings::clients(&story),
             speculation: findings::speculation(&story),
