@@ -50,7 +50,7 @@ impl Host {
     fn on(mut desk: Desk, script: &str) -> Self {
         let server = desk.bed.fake.scratch().join("llama-server.sh");
         program(&server, &format!("#!/bin/sh\n{script}\n"));
-        desk.serves_with(server.clone());
+        desk.builds(|build| build.server = Some(server.clone()));
         Self { desk, server }
     }
 

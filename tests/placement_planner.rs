@@ -11,7 +11,7 @@ use flux::domain::placement::assumed::priors;
 use flux::domain::placement::devices::{CpuLayout, Memories};
 use flux::domain::placement::flags::{self, Known as Flags, Rule, RuleError};
 use flux::domain::placement::layout::{ModelLayout, TensorClass};
-use flux::domain::placement::memory::Corrections;
+use flux::domain::placement::memory::{self, Corrections};
 use flux::domain::placement::planner::{Ask, Candidate, MICRO_BATCHES, Planner, Tier};
 use flux::domain::placement::speed::{Constant, Constants, Known, Status};
 use flux::domain::search::Tool;
@@ -213,6 +213,29 @@ fn neighbours_are_each_another_placement() {
 
 /// A smaller micro-batch leaves room for a layer more; where generation counts it is not taken, since it costs more of the
 /// prompt speed than the guard allows. A request weighs both.
+/// Captured graphs are as many as tensors in RAM: with one layer there 3 MiB of an 8B, with half of them 50. Every
+/// placement used to be charged for half, and a layer that fitted stayed in RAM.
+#[test]
+fn one_layer_in_ram_is_charged_for_its_own_graphs_alone() {
+    let layout = layout("qwen3-8b");
+    let one_less = Placement::layers(layout.n_layer());
+    let on = |vram: Bytes| memories(vec![card("CUDA0", Backend::Cuda, vram)], Bytes::gib(32));
+    let none = Corrections::default();
+    let context = ask(Goal::Generation).context;
+    let roomy = on(Bytes::gib(24));
+    let taken = |placement: &Placement| {
+        memory::memory(&layout, placement, &context, &roomy, &none)[0].total()
+    };
+    let (one, none_in_ram) = (taken(&one_less), taken(&Placement::layers(99)));
+    // A simulation of fewer layers is off by a MiB or two.
+    let tight = on(Bytes(one.0 + Bytes::mib(4).0));
+    assert!(tight.devices[0].usable < none_in_ram);
+    let found = best(&layout, &tight, &paper(&tight), &ask(Goal::Generation));
+    let layers = found.iter().filter(|c| c.tier == Tier::SplitByLayer);
+    let most = layers.filter_map(|c| c.placement.n_gpu_layers).max();
+    assert_eq!(most, Some(layout.n_layer()));
+}
+
 #[test]
 fn generation_is_not_bought_with_slow_prompts() {
     let layout = layout("qwen3-30b-a3b");

@@ -8,94 +8,28 @@ mod bench_runs;
 mod fake_runtime;
 #[path = "support/flux_cli.rs"]
 mod flux_cli;
+#[path = "support/paper_card.rs"]
+mod paper_card;
 #[path = "support/scripted_engine.rs"]
 mod scripted_engine;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use flux::domain::doctor::Facts;
-use flux::domain::types::{Bytes, FailureClass, Goal, Host, Machine, RunRequest, Runtime, Verdict};
+use flux::domain::types::{FailureClass, Goal, Host, Machine, Runtime, Verdict};
 use flux::engine::message::{Command, Outcome, TuneRequest};
-use flux::engine::plan::PlanRequest;
-use flux::engine::plan::bench::BenchDocument;
+use flux::engine::plan::{BenchDocument, PlanRequest};
 use flux::engine::report::TuneDocument;
 use flux::engine::run;
 use flux::engine::tune::save_profile;
 use flux::ports::{CancelToken, MachineProbe, PortResult, Store as _};
-use scripted_engine::{Answer, Asked, Desk, finished};
-use serde_json::Value;
 
-/// Stock generation of the scripted runner, tokens per second.
-const STOCK_TG: f64 = 20.0;
-const QUEUE: &str = "GGML_VK_ALLOW_GRAPHICS_QUEUE";
-
-fn value<'a>(request: &'a RunRequest, flag: &str) -> Option<&'a str> {
-    let args = &request.launch.args;
-    let at = args.iter().position(|a| a == flag)?;
-    args.get(at + 1).map(String::as_str)
-}
-
-/// Generation of the 12B on the paper's card by its placement, tokens per second; `None` does not fit. The paper gives
-/// 36 and 34 layers; all feed-forward rules were slower there, and the CPU alone slowest.
-fn paper_rate(request: &RunRequest) -> Option<f64> {
-    let layers: u32 = value(request, "-ngl")?.parse().unwrap();
-    match (layers, value(request, "-ot")) {
-        (0, _) => Some(2.6),
-        (_, Some(_)) => Some(5.6),
-        (34, _) => Some(6.93),
-        (35, _) => Some(7.3),
-        (36, _) => Some(7.68),
-        (37.., _) => None,
-        _ => Some(6.0),
-    }
-}
-
-/// The paper's machine: the 12B as above; where everything is offloaded the graphics queue gives 68.3 %, where layers run
-/// on the CPU it costs 7.8 %.
-fn on_the_paper_card(asked: &Asked<'_>) -> Answer {
-    let request = asked.request;
-    let queue = request.launch.env.contains_key(QUEUE);
-    let is_small = request.model.ends_with("qwen3-4b.gguf");
-    match paper_rate(request) {
-        _ if is_small => Answer::Rated(1.0, if queue { 1.683 } else { 1.0 }),
-        Some(rate) => Answer::Rated(1.0, rate / STOCK_TG * if queue { 0.922 } else { 1.0 }),
-        None => Answer::Fails(FailureClass::OutOfMemory),
-    }
-}
-
-fn desk(script: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> Desk {
-    let mut desk = Desk::new(script);
-    desk.moves_to("rx580-2048sp");
-    desk.lists(&[bench_runs::CARD]);
-    desk
-}
-
-fn done(desk: &Desk, command: Command) -> Value {
-    let (mut engine, events) = desk.engine();
-    let job = engine.submit(command).unwrap();
-    match finished(&events, job) {
-        Outcome::Done { result } => result,
-        other => panic!("not done: {other:?}"),
-    }
-}
-
-/// Under as much memory as the paper's desktop left: 36 layers fit.
-fn planned(desk: &Desk, model: &Path, goal: Goal, limit: Option<Bytes>) -> BenchDocument {
-    let request = PlanRequest {
-        goal,
-        vram_limit: limit,
-        ..PlanRequest::new(model.to_owned())
-    };
-    let plan = done(desk, Command::Plan(Box::new(request)));
-    serde_json::from_value(plan["bench"].clone()).unwrap()
-}
-
-fn pressed(desk: &Desk, model: &Path) -> BenchDocument {
-    planned(desk, model, Goal::Generation, Some(Bytes::mib(6400)))
-}
+use paper_card::{
+    QUEUE, STOCK_TG, desk, done, on_the_paper_card, paper_rate, planned, pressed, value,
+};
+use scripted_engine::{Answer, Desk, finished};
 
 fn tuned(desk: &Desk, model: &Path, placement: Option<&str>) -> TuneDocument {
     let request = TuneRequest {
@@ -121,70 +55,6 @@ fn served(desk: &Desk, model: PathBuf) -> run::RunPlan {
         access: run::Access::default(),
     };
     run::prepare(&request, &desk.ports).unwrap()
-}
-
-/// Three samples under memory pressure put 34 layers before 36; interleaved, 36 are 7.68 against 6.93 tokens per second.
-#[test]
-fn the_confirmation_corrects_the_order_of_screening() {
-    let screened: Mutex<BTreeMap<String, u32>> = Mutex::default();
-    let desk = desk(move |asked| {
-        let mut screened = screened.lock().unwrap();
-        let times = screened
-            .entry(asked.request.launch.args.join(" "))
-            .or_default();
-        *times += 1;
-        if *times == 1 && value(asked.request, "-ngl") == Some("34") {
-            return Answer::Rated(1.0, 7.9 / STOCK_TG);
-        }
-        on_the_paper_card(asked)
-    });
-    let bench = pressed(&desk, &desk.synthesised("gemma3-12b"));
-    assert!(bench.stock.failure.unwrap().contains("memory"));
-    let screened = |layers: &str| {
-        let mut arms = bench.placements.iter();
-        let words = format!("ngl={layers} ub=512");
-        let arm = arms.find(|a| a.settings.0["placement"] == words);
-        arm.unwrap().tg.unwrap()
-    };
-    assert!(screened("34") > screened("36"));
-    let [corrected] = bench.confirmations.as_slice() else {
-        panic!("{:?}", bench.confirmations)
-    };
-    assert_eq!(corrected.baseline.0["placement"], "ngl=34 ub=512");
-    assert_eq!(corrected.verdict, Some(Verdict::Improved));
-    let gain = corrected.metrics["tg128"].change_pct;
-    assert!((gain - 100.0 * (7.68 / 6.93 - 1.0)).abs() < 0.5, "{gain}");
-    assert_eq!(bench.settings.0["placement"], "ngl=36 ub=512");
-}
-
-/// On an H200 the second of one screened run each ran 4 % faster in the interleaved runs, too little for a verdict, and was
-/// left for the slower first. Between two placements of its own Flux takes the one that ran better.
-#[test]
-fn of_two_placements_that_cannot_be_told_apart_the_one_that_ran_better_is_taken() {
-    let calls: Mutex<BTreeMap<String, usize>> = Mutex::default();
-    // One screened run, one to warm up, three interleaved, tokens per second.
-    let first = [7.9, 7.3, 7.0, 7.7, 7.2];
-    let second = [7.6, 7.6, 7.9, 7.2, 7.8];
-    let desk = desk(move |asked| {
-        let mut calls = calls.lock().unwrap();
-        let call = calls
-            .entry(asked.request.launch.args.join(" "))
-            .or_default();
-        let at = (*call).min(4);
-        *call += 1;
-        match value(asked.request, "-ngl") {
-            Some("36") => Answer::Rated(1.0, second[at] / STOCK_TG),
-            Some("35") => Answer::Rated(1.0, first[at] / STOCK_TG),
-            _ => on_the_paper_card(asked),
-        }
-    });
-    let bench = pressed(&desk, &desk.synthesised("gemma3-12b"));
-    let [own] = bench.confirmations.as_slice() else {
-        panic!("{:?}", bench.confirmations)
-    };
-    assert_eq!(own.baseline.0["placement"], "ngl=35 ub=512");
-    assert_eq!(own.verdict, Some(Verdict::Inconclusive));
-    assert_eq!(bench.settings.0["placement"], "ngl=36 ub=512");
 }
 
 /// Counts how often the machine is read.
@@ -387,31 +257,6 @@ fn a_gain_on_an_unconfirmed_placement_is_not_saved() {
         save_profile(result.session.unwrap(), &desk.ports, &CancelToken::new()).unwrap_err();
     assert_eq!(error.code, "unconfirmed-placement");
     assert!(desk.store.profiles().unwrap().is_empty());
-}
-
-/// Faster in generation and half as fast in prompts is no winner (paper section 3, rule 5): stock stays.
-#[test]
-fn a_placement_that_harms_prompts_is_not_kept() {
-    let desk = desk(|asked| match value(asked.request, "-ngl") {
-        Some(_) => Answer::Rated(0.5, 1.3),
-        None => Answer::Rated(1.0, 1.0),
-    });
-    let bench = planned(
-        &desk,
-        &desk.synthesised("gemma3-12b"),
-        Goal::Generation,
-        None,
-    );
-    assert!(bench.settings.is_stock(), "{:?}", bench.settings);
-    assert_eq!(
-        (bench.verdict, bench.profile),
-        (Some(Verdict::Regressed), None)
-    );
-    assert!(
-        bench.reason.contains("prompt speed got worse") && bench.reason.ends_with("stock stays"),
-        "{}",
-        bench.reason
-    );
 }
 
 #[test]

@@ -191,7 +191,10 @@ fn a_plan_to_look_at() {
     let data = desk.bed.fake.scratch().join("recorded");
     replay::unpack(replay::BUDGETS, &data);
     desk.keeps_its_data_in(&data);
-    for (name, size) in [("large", TARGET), ("small", Vec2::new(900.0, 600.0))] {
+    for (name, size) in [
+        ("tall", Vec2::new(1280.0, 1400.0)),
+        ("small", Vec2::new(900.0, 600.0)),
+    ] {
         let mut stage = Stage::sized(desk.ports.clone(), size, Theme::Dark, 1.0);
         stage.click("History");
         stage.click_part("Today 22:34");

@@ -34,7 +34,10 @@ pub struct Overhead {
     pub wall_secs: f64,
     /// Seconds of it inside llama.cpp's processes, from start to reaped.
     pub run_secs: f64,
-    /// Seconds of Flux itself.
+    /// Seconds of it in which the machine's bandwidths were measured, once for all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bandwidth_secs: f64,
+    /// Seconds of Flux itself: the rest.
     pub flux_secs: f64,
     /// Flux's share of the whole, percent.
     pub flux_pct: f64,
@@ -51,8 +54,13 @@ fn is_zero(seconds: &f64) -> bool {
 impl Overhead {
     /// From the wall time and the part inside llama.cpp.
     pub fn new(wall: Duration, run_secs: f64) -> Self {
-        let wall_secs = wall.as_secs_f64();
-        let flux_secs = (wall_secs - run_secs).max(0.0);
+        Self::measuring_too(wall, run_secs, Duration::ZERO)
+    }
+
+    /// The same where bandwidths were measured as well.
+    pub fn measuring_too(wall: Duration, run_secs: f64, bandwidth: Duration) -> Self {
+        let (wall_secs, bandwidth_secs) = (wall.as_secs_f64(), bandwidth.as_secs_f64());
+        let flux_secs = (wall_secs - run_secs - bandwidth_secs).max(0.0);
         let flux_pct = if wall_secs > 0.0 {
             100.0 * flux_secs / wall_secs
         } else {
@@ -61,6 +69,7 @@ impl Overhead {
         Self {
             wall_secs,
             run_secs,
+            bandwidth_secs,
             flux_secs,
             flux_pct,
             earlier_run_secs: 0.0,
@@ -84,14 +93,16 @@ impl Overhead {
         } else {
             "In all"
         };
-        let earlier = goes_on.then(|| ("Runs before that", measured_span(self.earlier_run_secs)));
-        let own = [
-            (all, measured_span(self.wall_secs)),
-            ("In llama.cpp", measured_span(self.run_secs)),
-            ("Flux itself", measured_span(self.flux_secs)),
-            ("Flux itself, share", format!("{:.2} %", self.flux_pct)),
+        let part = |name, secs| (secs > 0.0).then(|| (name, measured_span(secs)));
+        let rows = [
+            part("Runs before that", self.earlier_run_secs),
+            Some((all, measured_span(self.wall_secs))),
+            Some(("In llama.cpp", measured_span(self.run_secs))),
+            part("Bandwidths measured", self.bandwidth_secs),
+            Some(("Flux itself", measured_span(self.flux_secs))),
+            Some(("Flux itself, share", format!("{:.2} %", self.flux_pct))),
         ];
-        earlier.into_iter().chain(own).collect()
+        rows.into_iter().flatten().collect()
     }
 }
 

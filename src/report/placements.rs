@@ -41,6 +41,14 @@ pub fn error(arms: &[ArmResult]) -> Option<String> {
     ))
 }
 
+/// Every row, and what stands beside the table.
+pub fn rows(arms: &[ArmResult]) -> (Vec<[String; 6]>, String) {
+    (
+        arms.iter().map(cells).collect(),
+        error(arms).unwrap_or_default(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,7 +97,7 @@ pub(super) fn settings(story: &Story) -> String {
 
 /// What placements were predicted to run at, and ran at.
 pub(super) fn placements(story: &Story) -> String {
-    let arms = &story.evidence.placements;
+    let (arms, caption) = placements::rows(&story.evidence.placements);
     if arms.is_empty() {
         return String::new();
     }
@@ -106,9 +106,8 @@ pub(super) fn placements(story: &Story) -> String {
         (title, align)
     }));
     for arm in arms {
-        rows.row(placements::cells(arm));
+        rows.row(arm);
     }
-    let caption = placements::error(arms).unwrap_or_default();
     section(placements::TITLE, &caption, &table(&rows))
 }
 

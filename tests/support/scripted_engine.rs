@@ -397,10 +397,10 @@ impl Desk {
         Engine::new(self.ports.clone())
     }
 
-    /// Gives its build this llama-server.
-    pub fn serves_with(&mut self, server: std::path::PathBuf) {
-        let mut runtime = self.bed.fake.runtime(&[]);
-        runtime.server = Some(server);
+    /// Makes its build another one.
+    pub fn builds(&mut self, change: impl FnOnce(&mut Runtime)) {
+        let mut runtime = self.ports.runtimes.list().remove(0);
+        change(&mut runtime);
         self.ports.runtimes = Builds::fixed(vec![runtime]);
     }
 

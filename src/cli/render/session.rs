@@ -254,8 +254,9 @@ fn end(evidence: &Evidence, is_measured: bool, style: Style) -> String {
             let _ = write!(text, ", {verdict}");
         }
         let reason = end.result.get("reason").and_then(serde_json::Value::as_str);
-        // Where something was confirmed, its own reason stands above.
-        if let Some(reason) = reason.filter(|_| evidence.verdicts.is_empty()) {
+        // Where something was confirmed, its own reason stands above; a benchmark of placements chooses by several.
+        let chosen = evidence.session.begun.kind == SessionKind::Plan;
+        if let Some(reason) = reason.filter(|_| chosen || evidence.verdicts.is_empty()) {
             let _ = write!(text, ": {}", clean(reason));
         }
         if end.state == SessionState::Failed

@@ -15,7 +15,7 @@ use super::schedule::interleaved;
 use super::session::{Known, Session, plain_run, probe_if_lost};
 
 /// Failed runs an arm may have: one can be an accident, two are a property of the arm.
-const FAILURES_BORNE: usize = 1;
+pub const FAILURES_BORNE: usize = 1;
 
 /// One metric of a confirmation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ pub use ab::{Ab, AbOutcome, AbPlan};
 pub use baseline::HOPELESS_RATIO;
 pub use clients::{ClientsOutcome, ClientsPlan, ClientsRow, MAX_CLIENTS};
 pub use confirmation::{
-    Confirmation, ConfirmationRun, MemoryUse, MetricJudgement, Rejection, Size,
+    Confirmation, ConfirmationRun, FAILURES_BORNE, MemoryUse, MetricJudgement, Rejection, Size,
 };
 pub use goal::{ENERGY, FIRST_TOKEN, Objective, REQUEST};
 pub use launch::{SettingsError, Tool};

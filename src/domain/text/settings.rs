@@ -17,13 +17,14 @@ pub fn settings_phrase(settings: &Settings) -> String {
         return "stock".to_owned();
     }
     let words = settings.0.iter().map(|(dimension, value)| {
-        match placement::fitting(value).filter(|_| dimension == placement::SETTING) {
-            Some(margin) => fitting_phrase(margin),
-            None => {
+        let margin = placement::fitting(value).filter(|_| dimension == placement::SETTING);
+        margin.map_or_else(
+            || {
                 let title = setting_title(dimension);
                 format!("{} {}", uncapitalised(&title), clean(value))
-            }
-        }
+            },
+            fitting_phrase,
+        )
     });
     words.collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,6 @@
 //! What was measured before: records in files, and this fingerprint's runs in the store.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::domain::placement::devices::Memories;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::learn;
 use crate::domain::placement::memory::{Prompts, captured_graphs};
+use crate::domain::placement::words::fitting;
 use crate::domain::telemetry::{Metric, SeriesId};
 use crate::domain::types::{
     Backend, BufferUse, Bytes, Fingerprint, RunOutcome, RunTelemetry, TestSamples,
@@ -19,16 +21,29 @@ use crate::ports::SessionFilter;
 use super::super::Ports;
 use super::super::message::JobError;
 use super::super::settings::PLACEMENT;
+use super::super::telemetry::DEFAULT_INTERVAL;
 
 /// Sessions looked through: what was measured longest ago says least of today.
 const SESSIONS: u32 = 100;
 
 /// One run of the store.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct StoredTests {
     pub tests: Vec<TestSamples>,
     pub buffers: Vec<BufferUse>,
     /// Memory of the first GPU that the process took beside the buffers it told of.
-    pub beside: Option<Bytes>,
+    beside: Option<Beside>,
+}
+
+/// What a process took of a GPU beside its buffers.
+#[cfg_attr(test, derive(Clone))]
+struct Beside {
+    session: i64,
+    /// The GPU, as llama.cpp calls it.
+    device: String,
+    bytes: Bytes,
+    /// The sensor cannot have missed it at its most.
+    seen: bool,
 }
 
 impl StoredTests {
@@ -97,9 +112,18 @@ pub(super) fn stored(
                 // A live server's context and buffers are others than llama-bench's.
                 && tests.iter().all(|t| t.record["source"] != "llama-server")
             {
-                let known = telemetry.zip(idle);
+                let placed = head.planned.settings.0.get(PLACEMENT);
+                // A run that fits itself tells of its trials' buffers too.
+                let tells = placed.is_none_or(|placed| fitting(placed).is_none());
+                let known = telemetry.zip(idle).filter(|_| tells);
+                let taken = known.and_then(|(t, idle)| beside(&head.buffers, t, idle));
                 found.push(StoredTests {
-                    beside: known.and_then(|(t, idle)| beside(&head.buffers, t, idle)),
+                    beside: taken.map(|(device, bytes)| Beside {
+                        session: line.id,
+                        device,
+                        bytes,
+                        seen: is_seen(&tests),
+                    }),
                     tests,
                     buffers: head.buffers,
                 });
@@ -109,24 +133,62 @@ pub(super) fn stored(
     Ok(found)
 }
 
-/// What a process of this model takes of a GPU beside its buffers and captured graphs: the median of its runs here, since
-/// other programs take and give back too, and a test shorter than the sensor's pace is not seen at its most. Of other models'
-/// runs, with their graphs, where there are none.
+/// What a process of this model takes of the first device beside its buffers and captured graphs: the median of its sessions
+/// here, since other programs take and give back too. Of other models' sessions, with their graphs, where there are none; and
+/// where the sensor may have missed every run at its most, the largest it read.
 pub(super) fn beside_buffers(
     runs: &[StoredTests],
     layout: &ModelLayout,
     memories: &Memories,
 ) -> Option<Bytes> {
-    let own = runs.iter().filter_map(|run| {
-        let graphs = graphs(&run.tests, layout, memories)?;
-        Some(run.beside?.saturating_sub(graphs))
+    let device = &memories.devices.first()?.id;
+    beside_on(device, runs, |tests| graphs(tests, layout, memories))
+}
+
+/// The same of one device; `graphs` is what they took in a run of the model asked for, `None` for other models.
+fn beside_on(
+    device: &str,
+    runs: &[StoredTests],
+    graphs: impl Fn(&[TestSamples]) -> Option<Bytes>,
+) -> Option<Bytes> {
+    let all: Vec<(&StoredTests, &Beside)> = runs
+        .iter()
+        .filter_map(|run| Some((run, run.beside.as_ref()?)))
+        .filter(|(_, taken)| taken.device == device)
+        .collect();
+    let seen = || all.iter().filter(|(_, taken)| taken.seen);
+    let own = seen().filter_map(|(run, taken)| {
+        let graphs = graphs(&run.tests)?;
+        Some((taken.session, taken.bytes.saturating_sub(graphs)))
     });
-    median(own.collect()).or_else(|| median(runs.iter().filter_map(|run| run.beside).collect()))
+    let any = || median_of_sessions(seen().map(|(_, taken)| (taken.session, taken.bytes)));
+    let largest = || all.iter().map(|(_, taken)| taken.bytes).max();
+    median_of_sessions(own).or_else(any).or_else(largest)
+}
+
+/// Each session counts once, however many runs it has.
+fn median_of_sessions(taken: impl Iterator<Item = (i64, Bytes)>) -> Option<Bytes> {
+    let mut sessions: BTreeMap<i64, Vec<Bytes>> = BTreeMap::new();
+    for (session, bytes) in taken {
+        sessions.entry(session).or_default().push(bytes);
+    }
+    median(sessions.into_values().filter_map(median).collect())
 }
 
 fn median(mut taken: Vec<Bytes>) -> Option<Bytes> {
     taken.sort_unstable();
     taken.get(taken.len() / 2).copied()
+}
+
+/// Did a prompt test last as long as the sensor's pace? A shorter one, in which a process takes most, can fall between two
+/// readings. In its first repetition graphs are not captured yet.
+fn is_seen(tests: &[TestSamples]) -> bool {
+    let pace = DEFAULT_INTERVAL.as_nanos();
+    let lasted = |t: &TestSamples| t.samples_ns.iter().map(|ns| u128::from(*ns)).sum::<u128>();
+    let prompts = tests.iter().filter(|t| t.test.n_prompt > 0);
+    prompts
+        .filter(|t| t.samples_ns.len() > 1)
+        .any(|t| lasted(t) >= pace)
 }
 
 /// What CUDA's captured graphs took in a run of the model; `None` for other models and for placements that are not told.
@@ -137,7 +199,9 @@ fn graphs(tests: &[TestSamples], layout: &ModelLayout, memories: &Memories) -> O
         .record;
     let placement = learn::placement(record, layout).ok()?;
     let context = learn::context(record);
-    let longest = tests.iter().map(|t| u64::from(t.test.n_prompt)).max()?;
+    // A depth is read as a prompt is.
+    let read = |t: &TestSamples| u64::from(t.test.n_prompt.max(t.test.n_depth));
+    let longest = tests.iter().map(read).max()?;
     let prompts = Prompts::of(longest, &context);
     Some(captured_graphs(
         layout, &placement, &context, memories, prompts,
@@ -159,13 +223,14 @@ fn taken_before(telemetry: &RunTelemetry) -> Option<f64> {
 
 /// What a process took of its first GPU beside its buffers, by the GPU's own sensor, with `idle` bytes taken before: the
 /// driver's context, pools and graphs.
-fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry, idle: f64) -> Option<Bytes> {
+fn beside(buffers: &[BufferUse], telemetry: &RunTelemetry, idle: f64) -> Option<(String, Bytes)> {
     let taken = telemetry.timed(&memory_taken(telemetry)?)?.max - idle;
     let on_gpu = |b: &&BufferUse| Backend::of_device(&b.device).is_some_and(|b| b != Backend::Cpu);
     let first = buffers.iter().filter(on_gpu).map(|b| &b.device).min()?;
     let told = buffers.iter().filter(|b| b.device == *first);
     let told: u64 = told.map(|b| b.total().0).sum();
-    Some(Bytes(taken.max(0.0) as u64).saturating_sub(Bytes(told)))
+    let bytes = Bytes(taken.max(0.0) as u64).saturating_sub(Bytes(told));
+    Some((first.clone(), bytes))
 }
 
 /// RPC servers a session used.
@@ -267,7 +332,53 @@ pub(super) fn measured(records: &[TestSamples], layout: &ModelLayout) -> Vec<Mea
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::types::Spread;
+    use crate::domain::types::{Spread, TestSpec};
+
+    /// A run with three prompts of so many milliseconds.
+    fn run(session: i64, device: &str, mib: u64, prompt_ms: u64) -> StoredTests {
+        let tests = vec![TestSamples {
+            test: TestSpec::prompt(512),
+            samples_ns: vec![prompt_ms * 1_000_000; 3],
+            record: serde_json::Value::Null,
+            energy: None,
+        }];
+        StoredTests {
+            beside: Some(Beside {
+                session,
+                device: device.to_owned(),
+                bytes: Bytes::mib(mib),
+                seen: is_seen(&tests),
+            }),
+            tests,
+            buffers: Vec::new(),
+        }
+    }
+
+    /// On an H200 most prompts of a 0.6B, of 20 ms, fell between two readings: 347 MiB in the median, where 607 were taken.
+    #[test]
+    fn what_the_sensor_may_have_missed_is_no_evidence_of_little() {
+        let other_model = |_: &[TestSamples]| None;
+        let mut runs = vec![run(1, "CUDA0", 344, 20); 9];
+        runs.push(run(1, "CUDA0", 607, 20));
+        let beside = |runs: &[StoredTests]| beside_on("CUDA0", runs, other_model);
+        assert_eq!(beside(&runs), Some(Bytes::mib(607)));
+        // One that lasted its quarter of a second says more than all of these.
+        runs.push(run(2, "CUDA0", 611, 90));
+        assert_eq!(beside(&runs), Some(Bytes::mib(611)));
+        assert_eq!(beside_on("Vulkan0", &runs, other_model), None);
+        // Of the model itself, less its graphs.
+        let own = |_: &[TestSamples]| Some(Bytes::mib(2));
+        assert_eq!(beside_on("CUDA0", &runs, own), Some(Bytes::mib(609)));
+    }
+
+    /// A browser opened in the third session takes 900 MiB of each of its many runs.
+    #[test]
+    fn a_session_counts_once_however_many_runs_it_has() {
+        let mut runs = vec![run(1, "CUDA0", 609, 100), run(2, "CUDA0", 611, 100)];
+        runs.extend(vec![run(3, "CUDA0", 1509, 100); 30]);
+        let beside = beside_on("CUDA0", &runs, |_| None);
+        assert_eq!(beside, Some(Bytes::mib(611)));
+    }
 
     /// A run of an H200: stock Qwen3 8B, 4,832 MiB of buffers on CUDA0, 5,441 MiB by the sensor, 0 before.
     #[test]
@@ -302,7 +413,8 @@ mod tests {
             doubts: vec![],
         };
         assert_eq!(taken_before(&told), Some(0.0));
-        assert_eq!(beside(&buffers, &told, 0.0), Some(Bytes::mib(609)));
+        let taken = Some(("CUDA0".to_owned(), Bytes::mib(609)));
+        assert_eq!(beside(&buffers, &told, 0.0), taken);
         let processor = RunTelemetry {
             device: None,
             ..told

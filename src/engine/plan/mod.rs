@@ -153,18 +153,18 @@ pub struct PlanBase {
     pub notices: Vec<Notice>,
 }
 
-/// Reads the machine, then what [`base_on`] does.
+/// Reads the machine, the model and everything measured of it.
 ///
 /// # Errors
-/// As [`base_on`].
+/// No runnable model; an unknown build or device; a file of records that cannot be read; the database cannot be read.
 pub fn base(request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
     base_on(&ports.probe.machine(), request, ports)
 }
 
-/// Reads the model and everything measured of it on a machine that was read before: asking drivers takes a third of a second.
+/// The same on a machine that was read before: asking drivers takes a third of a second.
 ///
 /// # Errors
-/// No runnable model; an unknown build or device; a file of records that cannot be read; the database cannot be read.
+/// As [`base`].
 fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<PlanBase, JobError> {
     if request.goal == Goal::Energy {
         return Err(JobError::new(USAGE, "a plan predicts speed, not energy")

@@ -3,7 +3,7 @@
 use crate::domain::placement::assignment::{ContextParams, Home, HostTensors, Placement};
 use crate::domain::placement::devices::CpuLayout;
 use crate::domain::placement::layout::TensorClass;
-use crate::domain::placement::memory;
+use crate::domain::placement::memory::{self, DeviceMemory, Prompts};
 use crate::domain::placement::speed::Constant;
 
 use super::Planner;
@@ -220,10 +220,19 @@ impl Planner<'_> {
         for (need, compute) in needs.iter_mut().zip(self.compute_of(kind, context)) {
             need.rest += compute;
         }
+        // As many as tensors of this very placement are in RAM: not the same for all of a kind.
+        let graphs = memory::captured_graphs(
+            self.layout,
+            placement,
+            context,
+            self.memories,
+            Prompts::Long,
+        );
+        needs[0].rest += graphs.0 as f64;
         needs
     }
 
-    /// Compute buffers of a kind of placement, simulated once per context.
+    /// Compute buffers and logits of a kind of placement, simulated once per context.
     fn compute_of(&self, kind: Kind, context: &ContextParams) -> Vec<f64> {
         let key = (kind, context.clone());
         if let Some(known) = self.compute.borrow().get(&key) {
@@ -252,7 +261,8 @@ impl Planner<'_> {
             self.memories,
             self.corrections,
         );
-        let compute: Vec<f64> = memory.iter().map(|m| m.working().0 as f64).collect();
+        let of = |m: &DeviceMemory| (m.compute.0 + m.output.0) as f64;
+        let compute: Vec<f64> = memory.iter().map(of).collect();
         self.compute.borrow_mut().insert(key, compute.clone());
         compute
     }

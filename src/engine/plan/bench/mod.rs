@@ -5,6 +5,7 @@ mod arm;
 mod arms;
 mod first_guess;
 mod keep;
+mod own;
 
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,7 @@ struct Lost {
     to: &'static str,
     settings: Settings,
     why: Option<String>,
+    outcome: Option<AbOutcome>,
 }
 
 /// The job's state between its steps.
@@ -116,14 +118,14 @@ pub fn perform(
     ports: &Ports,
     context: &mut JobContext,
 ) -> Result<serde_json::Value, Ended> {
-    let mut begun = ports.clock.elapsed();
+    let begun = ports.clock.elapsed();
     let machine = ports.probe.machine();
     let mut before = base_on(&machine, request, ports)?;
     let place = workplace(machine, request, ports)?;
     let mut candidates = first(&before)?;
     let asked = ports.clock.elapsed();
     let measured = first_guess::measure_bandwidths(&place.machine, request, ports, context)?;
-    begun += ports.clock.elapsed().saturating_sub(asked);
+    let bandwidth = ports.clock.elapsed().saturating_sub(asked);
     if measured {
         before = base_on(&place.machine, request, ports)?;
         candidates = first(&before)?;
@@ -162,10 +164,8 @@ pub fn perform(
         expected: expected as u32,
     };
     let result = work.run(&before, &candidates);
-    let overhead = Overhead::new(
-        ports.clock.elapsed().saturating_sub(begun),
-        work.bench.run_secs,
-    );
+    let wall = ports.clock.elapsed().saturating_sub(begun);
+    let overhead = Overhead::measuring_too(wall, work.bench.run_secs, bandwidth);
     let mut document = None;
     // Whatever fails, the session is closed with it.
     let ended = result.and_then(|(bench, mut plan)| {
@@ -227,7 +227,7 @@ impl Session<'_, '_> {
         for candidate in first {
             placements.push(self.candidate(candidate)?);
         }
-        let learned = base_on(&self.bench.place.machine, self.request, self.ports)?;
+        let learned = self.base()?;
         if let Some(best) = self.fastest(&placements) {
             for candidate in neighbours(&learned, &best, &placements) {
                 placements.push(self.candidate(&candidate)?);
@@ -235,17 +235,23 @@ impl Session<'_, '_> {
         }
         let mut document = self.confirm(stock, fit, placements)?;
         document.profile = self.save(&mut document)?;
-        let mut after = base_on(&self.bench.place.machine, self.request, self.ports)?;
-        // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
-        let unlimited = self.request.ram_limit.is_none() || first.iter().all(|c| !c.streams);
-        let predicted: &[ArmResult] = if unlimited { &document.placements } else { &[] };
-        self.keep_fit(&mut after, predicted)?;
+        let mut after = self.base()?;
+        self.keep_fit(&mut after, &document.placements)?;
         let mut plan = PlanDocument::of(&after, &self.request.predict)?;
         if let Some(words) = own_words(&document.settings) {
             let candidate = after.predict(words)?;
             plan.chosen = Some(CandidateDocument::of(&candidate, &after)?);
         }
         Ok((document, plan))
+    }
+
+    /// What is known by now, on the machine as it was read, with the RAM that is free by now.
+    fn base(&self) -> Result<PlanBase, JobError> {
+        let machine = Machine {
+            host: self.ports.probe.host(),
+            ..self.bench.place.machine.clone()
+        };
+        base_on(&machine, self.request, self.ports)
     }
 
     /// One process of an arm.
@@ -274,7 +280,9 @@ impl Session<'_, '_> {
 
     fn candidate(&mut self, candidate: &Candidate) -> Result<ArmResult, Ended> {
         let text = Spoken(&candidate.placement, &candidate.context).to_string();
-        let arm = self.arm(&placed(&text), &text, Some(candidate))?;
+        // A limit on RAM binds the plan alone: what streams under it was not predicted for these runs.
+        let predicted = self.request.ram_limit.is_none() || !candidate.streams;
+        let arm = self.arm(&placed(&text), &text, predicted.then_some(candidate))?;
         if arm.failure.is_some() && arm.tg.is_some() {
             let told = format!("{text}: {}", arm.failure.as_deref().unwrap_or_default());
             self.context.notice(NoticeLevel::Warning, "spilled", told);
@@ -303,32 +311,20 @@ impl Session<'_, '_> {
         ranked
     }
 
-    /// The fastest against the runner-up, then against llama.cpp's fitting and stock, as far as they run.
+    /// The best of ours against llama.cpp's fitting and stock, as far as they run.
     fn confirm(
         &mut self,
         stock: ArmResult,
         fit: Option<ArmResult>,
         placements: Vec<ArmResult>,
     ) -> Result<BenchDocument, Ended> {
-        let ranked = self.ranked(&placements);
-        let Some(mut winner) = ranked.first().cloned() else {
+        let Some(winner) = self.best_of_ours(&placements)? else {
             return Err(
                 JobError::new("no-placement", "no placement of this model ran here")
                     .hint("see each run's failure with `flux show`")
                     .into(),
             );
         };
-        let cost = |a: &ArmResult| a.cost(self.request.goal, self.request.request_shape);
-        let near = ranked.get(1).filter(|second| {
-            let pair = cost(second).zip(cost(&winner));
-            pair.is_some_and(|(second, first)| second < first * NEAR)
-        });
-        if let Some(second) = near.cloned() {
-            self.against(&winner.settings, &second.settings, false)?;
-            if self.last.as_ref().is_some_and(ran_better) {
-                winner = second;
-            }
-        }
         let mut verdict = None;
         let mut lost_to = None;
         let mut beaten = Vec::new();
@@ -349,10 +345,15 @@ impl Session<'_, '_> {
                     to: name,
                     settings: other.settings.clone(),
                     why: self.rejection(),
+                    outcome: self.last.clone(),
                 });
             }
         }
-        let lost = lost_to.is_some();
+        // The session came to what its choice rests on: a loss, whatever else was beaten.
+        if let Some(lost) = &lost_to {
+            self.last.clone_from(&lost.outcome);
+            verdict = self.last.as_ref().and_then(|l| l.verdict);
+        }
         let (settings, reason) = chosen(&winner, lost_to, &beaten);
         let place = self.bench.place;
         let server = place.launch(&settings, Tool::Server, self.ports)?;
@@ -364,15 +365,34 @@ impl Session<'_, '_> {
             placements,
             confirmations: std::mem::take(&mut self.confirmations),
             settings,
-            verdict: if lost { self.last_verdict() } else { verdict },
+            verdict,
             reason,
             output: None,
             profile: None,
         })
     }
 
-    fn last_verdict(&self) -> Option<Verdict> {
-        self.last.as_ref().and_then(|l| l.verdict)
+    /// The fastest, or the runner-up where that is near and did better in their interleaved runs; `None` where nothing ran.
+    fn best_of_ours(&mut self, placements: &[ArmResult]) -> Result<Option<ArmResult>, Ended> {
+        let cost = |a: &ArmResult| a.cost(self.request.goal, self.request.request_shape);
+        let mut ranked = self.ranked(placements).into_iter();
+        let Some(first) = ranked.next() else {
+            return Ok(None);
+        };
+        let near = ranked.next().filter(|second| {
+            let pair = cost(second).zip(cost(&first));
+            pair.is_some_and(|(second, first)| second < first * NEAR)
+        });
+        let Some(second) = near else {
+            return Ok(Some(first));
+        };
+        self.against(&first.settings, &second.settings, false)?;
+        let runs = self.ports.store.run_heads(self.bench.session)?;
+        let side = runs.last().and_then(|run| run.planned.side);
+        let objective = self.bench.objective;
+        let outcome = self.last.as_ref();
+        let taken = outcome.is_some_and(|o| own::second_is_taken(o, objective, side));
+        Ok(Some(if taken { second } else { first }))
     }
 
     /// Why the last comparison rejects what it found faster.
@@ -407,7 +427,7 @@ impl Session<'_, '_> {
         Ok(verdict)
     }
 
-    /// What the history shows of the session: its last comparison.
+    /// What the history shows of the session: the comparison its choice rests on.
     fn summary(&self, bench: &BenchDocument, overhead: Overhead) -> AbDocument {
         let place = self.bench.place;
         let arm = |settings: &Settings| ArmDocument {
@@ -441,22 +461,14 @@ impl Session<'_, '_> {
     }
 }
 
-/// Did arm B run better on the whole? Enough between two placements of ours: neither is in use, so nothing is claimed by
-/// taking one, and the mean of the interleaved runs says more than the one run each that ranked them.
-fn ran_better(outcome: &AbOutcome) -> bool {
-    let judged = outcome.confirmation.as_ref();
-    judged.is_some_and(|c| {
-        let primary = c.metrics.get(&c.primary);
-        c.rejected.is_none() && primary.is_some_and(|m| m.confirmed.change_pct > 0.0)
-    })
-}
-
 /// The settings to use, and why.
 fn chosen(winner: &ArmResult, lost_to: Option<Lost>, beaten: &[&str]) -> (Settings, String) {
     let placement = winner.settings.0.get(PLACEMENT);
     let placement = placement.map_or("stock", String::as_str);
     match lost_to {
-        Some(Lost { to, settings, why }) => {
+        Some(Lost {
+            to, settings, why, ..
+        }) => {
             let reason = match why {
                 Some(why) => format!("{placement} against {to}: {why}; {to} stays"),
                 None => format!("{placement} is not shown to be faster than {to}, which stays"),

@@ -188,10 +188,7 @@ impl SessionView {
                 .map(|found| lab::View::of(LabFigures::of(&found), &begun.model.name)),
             settings: findings::settings(&story),
             checks: findings::checks(&story),
-            placements: (
-                evidence.placements.iter().map(placements::cells).collect(),
-                placements::error(&evidence.placements).unwrap_or_default(),
-            ),
+            placements: placements::rows(&evidence.placements),
             live: findings::live(&story),
             clients: findings::clients(&story),
             speculation: findings::speculation(&story),
