@@ -17,14 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flux::domain::doctor::Facts;
-use flux::domain::types::{FailureClass, Goal, Host, Machine, Runtime, Verdict};
+use flux::domain::types::{FailureClass, Goal, Verdict};
 use flux::engine::message::{Command, Outcome, TuneRequest};
 use flux::engine::plan::{BenchDocument, PlanRequest};
 use flux::engine::report::TuneDocument;
 use flux::engine::run;
 use flux::engine::tune::save_profile;
-use flux::ports::{CancelToken, MachineProbe, PortResult, Store as _};
+use flux::ports::{CancelToken, Store as _};
 
 use paper_card::{
     QUEUE, STOCK_TG, desk, done, on_the_paper_card, paper_rate, planned, pressed, value,
@@ -57,36 +56,17 @@ fn served(desk: &Desk, model: PathBuf) -> run::RunPlan {
     run::prepare(&request, &desk.ports).unwrap()
 }
 
-/// Counts how often the machine is read.
-struct Counted(Arc<dyn MachineProbe>, AtomicU32);
-
-impl MachineProbe for Counted {
-    fn machine(&self) -> Machine {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.machine()
-    }
-
-    fn host(&self) -> Host {
-        self.0.host()
-    }
-
-    fn facts(&self, data_dir: &Path) -> Facts {
-        self.0.facts(data_dir)
-    }
-
-    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
-        self.0.export(machine, runtimes, dir)
-    }
-}
-
 /// Drivers take a third of a second to answer, and a benchmark used to ask them eight times.
 #[test]
 fn a_benchmark_of_placements_reads_the_machine_once() {
     let mut desk = desk(on_the_paper_card);
-    let counted = Arc::new(Counted(desk.ports.probe.clone(), AtomicU32::new(0)));
-    desk.ports.probe = counted.clone();
+    let counted = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&counted);
+    desk.tells_otherwise(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
     let model = desk.synthesised("gemma3-12b");
-    let reads = || counted.1.swap(0, Ordering::SeqCst);
+    let reads = || counted.swap(0, Ordering::SeqCst);
     pressed(&desk, &model);
     assert_eq!(
         reads(),

@@ -16,18 +16,15 @@ mod long_history;
 mod scripted_engine;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use eframe::egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use flux::domain::doctor::Facts;
-use flux::domain::types::{FailureClass, Host, Machine, Runtime, SampleUnit, Timestamp, Verdict};
+use flux::domain::types::{FailureClass, SampleUnit, Timestamp, Verdict};
 use flux::engine::difference::{Pick, difference};
 use flux::engine::message::{Command, Outcome, TuneRequest};
-use flux::ports::{
-    CancelMode, MachineProbe, NewSession, PortResult, SessionEnd, SessionState, Store as _,
-};
+use flux::ports::{CancelMode, NewSession, SessionEnd, SessionState, Store as _};
 use flux::store::{Access, SqliteStore};
 use flux::ui::Choice;
 
@@ -295,35 +292,15 @@ fn arms_and_single_runs_of_one_session_are_compared() {
     difference([(1, Pick::Baseline), (9, Pick::Baseline)], &desk.ports).unwrap_err();
 }
 
-/// A machine whose graphics driver was updated.
-struct Updated(Arc<dyn MachineProbe>);
-
-impl MachineProbe for Updated {
-    fn machine(&self) -> Machine {
-        let mut machine = self.0.machine();
-        for entry in &mut machine.vulkan.entries {
-            "22.40".clone_into(&mut entry.driver.info);
-        }
-        machine
-    }
-
-    fn host(&self) -> Host {
-        self.0.host()
-    }
-
-    fn facts(&self, data_dir: &Path) -> Facts {
-        self.0.facts(data_dir)
-    }
-
-    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
-        self.0.export(machine, runtimes, dir)
-    }
-}
-
 #[test]
 fn a_stale_profile_is_shown_with_what_changed_and_is_measured_again() {
     let mut desk = tuned();
-    desk.ports.probe = Arc::new(Updated(desk.ports.probe.clone()));
+    // Its graphics driver was updated.
+    desk.tells_otherwise(|machine| {
+        for entry in &mut machine.vulkan.entries {
+            "22.40".clone_into(&mut entry.driver.info);
+        }
+    });
     let mut stage = Stage::new(desk.ports.clone());
     // Where the app opens: the rail's foot.
     stage.must_show("profile stale: driver 22.20");

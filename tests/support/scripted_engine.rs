@@ -8,28 +8,30 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flux::config::{SettingsFile, SpaceFile};
-use flux::domain::doctor::Facts;
 use flux::domain::placement::bandwidth::BandwidthProfile;
 use flux::domain::telemetry::{HOST, Metric, SeriesId};
 use flux::domain::types::{
-    Backend, Failure, FailureClass, Host, Machine, RawOutput, Run, RunOutcome, RunProgress,
-    RunRequest, Runtime, TestSamples, Timestamp,
+    Backend, Failure, FailureClass, Machine, RawOutput, Run, RunOutcome, RunProgress, RunRequest,
+    Runtime, TestSamples, Timestamp,
 };
 use flux::engine::message::{Command, Event, EventKind, JobId, Outcome, TuneRequest};
 use flux::engine::{Engine, Ports};
 use flux::gguf::GgufModels;
 use flux::ports::{
     BandwidthMeter, BandwidthProgress, BandwidthRequest, CancelToken, Clock, InstallProgress,
-    MachineProbe, PortError, PortResult, Runner, Runtimes, SynthRequest, Telemetry,
-    TelemetrySource,
+    PortError, PortResult, Runner, Runtimes, SynthRequest, Telemetry, TelemetrySource,
 };
 use flux::probe::FixtureProbe;
 use flux::runtime::bench::BenchRunner;
 use flux::runtime::server::{LlamaServers, ServerRunner};
 use flux::store::{Access, SqliteStore};
 
+#[path = "altered_machine.rs"]
+mod altered_machine;
 #[path = "scripted_servers.rs"]
 mod servers;
+
+use altered_machine::{Altered, as_if_real};
 
 use super::flux_cli::Bed;
 
@@ -200,37 +202,6 @@ impl Clock for RealClock {
     }
 }
 
-/// An exported machine that says it is the real one.
-struct AsIfReal(FixtureProbe);
-
-impl AsIfReal {
-    fn load(name: &str) -> Arc<Self> {
-        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/machines");
-        Arc::new(Self(FixtureProbe::load(&machines.join(name)).unwrap()))
-    }
-}
-
-impl MachineProbe for AsIfReal {
-    fn machine(&self) -> Machine {
-        Machine {
-            simulated: false,
-            ..self.0.machine()
-        }
-    }
-
-    fn host(&self) -> Host {
-        self.0.host()
-    }
-
-    fn facts(&self, data_dir: &Path) -> Facts {
-        self.0.facts(data_dir)
-    }
-
-    fn export(&self, machine: &Machine, runtimes: &[Runtime], dir: &Path) -> PortResult<PathBuf> {
-        self.0.export(machine, runtimes, dir)
-    }
-}
-
 /// Measures nothing at once.
 struct FixedBandwidth;
 
@@ -360,7 +331,7 @@ impl Desk {
         let bed = Bed::new("");
         let store = Arc::new(SqliteStore::open(&bed.data, Access::Measure).unwrap());
         let ports = Ports {
-            probe: AsIfReal::load("none"),
+            probe: as_if_real("none"),
             runtimes: Builds::fixed(vec![bed.fake.runtime(&[])]),
             runner: Arc::new(ScriptedRunner {
                 script: Box::new(script),
@@ -395,6 +366,12 @@ impl Desk {
 
     pub fn engine(&self) -> (Engine, Receiver<Event>) {
         Engine::new(self.ports.clone())
+    }
+
+    /// Its machine is told otherwise from now on; called whenever it is read.
+    pub fn tells_otherwise(&mut self, alter: impl Fn(&mut Machine) + Send + Sync + 'static) {
+        let probe = Arc::clone(&self.ports.probe);
+        self.ports.probe = Arc::new(Altered { probe, alter });
     }
 
     /// Makes its build another one.
@@ -460,7 +437,7 @@ impl Desk {
 
     /// The same desk on another machine.
     pub fn moves_to(&mut self, machine: &str) {
-        self.ports.probe = AsIfReal::load(machine);
+        self.ports.probe = as_if_real(machine);
     }
 
     /// A search of flash attention, or its session gone on with.
