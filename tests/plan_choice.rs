@@ -15,12 +15,14 @@ mod scripted_engine;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use flux::domain::types::{FailureClass, Goal, Verdict};
+use flux::domain::types::{Bytes, FailureClass, Goal, Verdict};
+use flux::engine::message::{Command, Outcome};
+use flux::engine::plan::PlanRequest;
 use flux::engine::report::AbDocument;
 use flux::ports::Store as _;
 
 use paper_card::{STOCK_TG, desk, on_the_paper_card, planned, pressed, value};
-use scripted_engine::{Answer, Asked};
+use scripted_engine::{Answer, Asked, finished};
 
 /// Three samples under memory pressure put 34 layers before 36; interleaved, 36 are 7.68 against 6.93 tokens per second.
 #[test]
@@ -185,4 +187,54 @@ fn a_placement_that_harms_prompts_is_not_kept() {
         "{}",
         bench.reason
     );
+}
+
+/// It used to run stock and llama.cpp's fitting first, and to say that runs had failed.
+#[test]
+fn what_fits_nowhere_is_told_before_anything_runs() {
+    let desk = desk(|_| panic!("nothing is to run"));
+    let request = PlanRequest {
+        vram_limit: Some(Bytes::mib(1)),
+        ..PlanRequest::new(desk.synthesised("gemma3-12b"))
+    };
+    let (mut engine, events) = desk.engine();
+    let job = engine.submit(Command::Plan(Box::new(request))).unwrap();
+    let Outcome::Failed { error } = finished(&events, job) else {
+        panic!("it was planned")
+    };
+    assert_eq!(error.code, "nothing-fits");
+    assert!(error.headline.contains("would need"), "{}", error.headline);
+    assert!(desk.store.sessions(9).unwrap().is_empty());
+}
+
+/// Half as fast as the fitting, and every run says so: that is more than not being shown to be faster.
+#[test]
+fn what_is_slower_than_the_fitting_is_called_slower() {
+    let mut desk = desk(|asked| match value(asked.request, "-ngl") {
+        Some(_) => Answer::Rated(1.0, 0.5),
+        None => Answer::Rated(1.0, 1.0),
+    });
+    desk.builds(|build| {
+        build.bench_flags.insert("--fit-target".to_owned());
+    });
+    let bench = pressed(&desk, &desk.synthesised("gemma3-12b"));
+    assert_eq!(bench.verdict, Some(Verdict::Regressed));
+    let told = "is slower than llama.cpp's own fitting, which stays";
+    assert!(bench.reason.ends_with(told), "{}", bench.reason);
+}
+
+/// Prompts of 512 tokens are one micro-batch of 512 as of 1,024: to run both is to measure noise.
+#[test]
+fn micro_batches_that_hold_the_whole_prompt_are_measured_once() {
+    let desk = desk(on_the_paper_card);
+    let bench = pressed(&desk, &desk.synthesised("gemma3-12b"));
+    let mut work = BTreeMap::new();
+    for arm in &bench.placements {
+        let words = &arm.settings.0["placement"];
+        let (placed, ub) = words.rsplit_once(" ub=").unwrap();
+        let ub: u32 = ub.parse().unwrap();
+        *work.entry((placed.to_owned(), ub.min(512))).or_insert(0) += 1;
+    }
+    assert!(work.len() > 2, "{work:?}");
+    assert!(work.values().all(|n| *n == 1), "{work:?}");
 }

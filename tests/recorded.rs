@@ -201,6 +201,14 @@ fn flux_show_prints_what_the_readme_says() {
     has(&tuned, "−7.8 %");
     has(&tuned, "What it cost\n  In all              2 min 58 s\n");
     has(&tuned, "Flux itself, share  0.16 %\n");
+    // Broken off and gone on with, before sessions said so; and one that still can be.
+    let [resumed] = shown(replay::TUNES, &[12]).try_into().unwrap();
+    has(
+        &resumed,
+        "Runs before that    3 min 35 s\n  Since it went on    23 s\n",
+    );
+    let [cancelled] = shown(replay::PLANS, &[7]).try_into().unwrap();
+    has(&cancelled, "`flux tune --resume 7` goes on with it\n");
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn paused_and_gone_on_with_ends_as_an_unbroken_one() {
         let desk = Desk::new(gate.script());
         let mut stage = started(&desk);
         gate.wait();
-        stage.until("Pause");
+        // All is heard by then: no row comes under the button.
+        stage.until(&format!("run {} of", at + 1));
         stage.click("Pause");
         stage.must_show("Pausing when this run has ended");
         gate.open();

@@ -17,6 +17,19 @@ use super::table::{Align, Table};
 /// The plan as text.
 pub fn plan(document: &PlanDocument, style: Style) -> String {
     let mut text = String::new();
+    if let Some(bench) = &document.bench {
+        text.push_str(&measured(bench, style));
+        let ours = document
+            .chosen
+            .as_ref()
+            .is_some_and(|c| c.args.server == bench.args);
+        let what = if ours {
+            "Predicted of it, with these runs learned:"
+        } else {
+            "Predicted best of Flux's own, with these runs learned:"
+        };
+        let _ = writeln!(text, "\n{what}");
+    }
     if let Some(chosen) = &document.chosen {
         text.push_str(&headline(chosen, document, style));
     } else {
@@ -25,9 +38,6 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
         for why in &document.nothing_fits {
             let _ = writeln!(text, "  With everything in RAM: {}", clean(why));
         }
-    }
-    if let Some(bench) = &document.bench {
-        let _ = write!(text, "\n{}", measured(bench, style));
     }
     if !document.candidates.is_empty() {
         let _ = write!(text, "\n{}", candidates(&document.candidates, style));

@@ -14,6 +14,7 @@ use crate::domain::types::{RunOutcome, Settings, TestSamples};
 use crate::engine::evidence::Evidence;
 use crate::engine::lab::LabDocument;
 use crate::engine::report::{AbDocument, ArmDocument, LiveDocument, Overhead, TuneDocument};
+use crate::engine::resume::can_resume;
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
 
@@ -44,7 +45,7 @@ pub fn show(evidence: &Evidence, is_measured: bool, raw: bool, style: Style) -> 
     for notice in &evidence.notices {
         let _ = writeln!(text, "  {}", notice_line(notice));
     }
-    text.push_str(&cost(&evidence.session, style));
+    text.push_str(&cost(evidence, style));
     text.push_str(&end(evidence, is_measured, style));
     text
 }
@@ -64,12 +65,23 @@ fn screened(evidence: &Evidence, style: Style) -> String {
 }
 
 /// Where the session's time went.
-fn cost(session: &Session, style: Style) -> String {
-    let result = session.end.as_ref().map(|end| &end.result["overhead"]);
-    let overhead = result.and_then(|r| Overhead::deserialize(r).ok());
-    overhead.map_or_else(String::new, |overhead| {
-        format!("\n{}", super::tune::overhead(Some(&overhead), style))
-    })
+fn cost(evidence: &Evidence, style: Style) -> String {
+    let result = evidence
+        .session
+        .end
+        .as_ref()
+        .map(|end| &end.result["overhead"]);
+    let Some(told) = result.and_then(|r| Overhead::deserialize(r).ok()) else {
+        return String::new();
+    };
+    // Sessions of before commands told of it: what runs took beyond this command's.
+    let all: f64 = evidence.runs.iter().map(|run| run.run.wall_secs).sum();
+    let earlier = told.earlier_run_secs.max(all - told.run_secs);
+    let known = if earlier > 1.0 { earlier } else { 0.0 };
+    format!(
+        "\n{}",
+        super::tune::overhead(Some(&told.after(known)), style)
+    )
 }
 
 /// What a lab found before it ended, however it did.
@@ -269,6 +281,10 @@ fn end(evidence: &Evidence, is_measured: bool, style: Style) -> String {
         }
     }
     text.push('\n');
+    if can_resume(&evidence.session) && !is_measured {
+        let id = evidence.session.id;
+        let _ = writeln!(text, "`flux tune --resume {id}` goes on with it");
+    }
     for profile in &evidence.profiles {
         let _ = writeln!(
             text,

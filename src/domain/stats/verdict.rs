@@ -95,7 +95,7 @@ pub fn judge(
     } else {
         (
             Verdict::Unchanged,
-            "a real change that is not shown to exceed 1 %",
+            "the interval leaves out zero and does not clear ±1 %",
         )
     };
     (verdict, reason.to_owned())

@@ -262,7 +262,7 @@ impl PlanDocument {
 }
 
 /// Why no placement fits: what the one that needs least of the devices lacks.
-fn why_nothing(base: &PlanBase, is_so: bool) -> Vec<String> {
+pub(super) fn why_nothing(base: &PlanBase, is_so: bool) -> Vec<String> {
     let least = base.predict("ngl=0 repack=0").ok().filter(|_| is_so);
     least.map_or_else(Vec::new, |c| c.misfits)
 }

@@ -43,7 +43,12 @@ impl ArmResult {
 }
 
 /// What a run came to.
-pub(super) fn result(settings: &Settings, run: &Run, predicted: Option<&Candidate>) -> ArmResult {
+pub(super) fn result(
+    settings: &Settings,
+    run: &Run,
+    predicted: Option<&Candidate>,
+    may_spill: bool,
+) -> ArmResult {
     let mut arm = ArmResult {
         settings: settings.clone(),
         tg: None,
@@ -67,7 +72,7 @@ pub(super) fn result(settings: &Settings, run: &Run, predicted: Option<&Candidat
         RunOutcome::StoppedEarly { .. } => arm.failure = Some("stopped early".to_owned()),
         RunOutcome::Cancelled => arm.failure = Some("cancelled".to_owned()),
     }
-    if let (Some(candidate), Some(tg)) = (predicted, arm.tg)
+    if let (Some(candidate), Some(tg)) = (predicted.filter(|_| may_spill), arm.tg)
         && candidate.predicted.tg * SPILLED > tg
         && let Some(full) = nearly_full(candidate)
     {

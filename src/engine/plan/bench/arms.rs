@@ -1,11 +1,12 @@
 //! What a benchmark measures beside stock: llama.cpp's own fitting, the best predictions, the neighbours of the fastest.
 
 use crate::domain::placement::planner::{Candidate, Tier};
-use crate::domain::placement::words::{FIT, Spoken, fitting};
+use crate::domain::placement::words::{FIT, fitting};
 use crate::domain::search::Tool;
 use crate::domain::types::Settings;
 use crate::engine::message::JobError;
-use crate::engine::plan::{PlanBase, PlanRequest, document::args};
+use crate::engine::plan::document::{args, why_nothing};
+use crate::engine::plan::{PlanBase, PlanRequest};
 use crate::engine::settings::PLACEMENT;
 
 use super::arm::ArmResult;
@@ -43,7 +44,7 @@ pub(super) fn placed(text: &str) -> Settings {
 /// The best of each tier that is worth measuring, the plan first.
 ///
 /// # Errors
-/// This build's llama-bench can run none of them.
+/// None fits; this build's llama-bench can run none of them.
 pub(super) fn first(base: &PlanBase) -> Result<Vec<Candidate>, JobError> {
     let mut tiers: Vec<Tier> = Vec::new();
     let mut chosen: Vec<Candidate> = Vec::new();
@@ -64,8 +65,19 @@ pub(super) fn first(base: &PlanBase) -> Result<Vec<Candidate>, JobError> {
     }
     match unable {
         Some(error) if chosen.is_empty() => Err(error),
+        None if chosen.is_empty() => Err(nothing_fits(base)),
         _ => Ok(chosen),
     }
+}
+
+fn nothing_fits(base: &PlanBase) -> JobError {
+    let why = why_nothing(base, true).join("; ");
+    let told = "no placement of this model fits the memory that may be used";
+    JobError::new(
+        "nothing-fits",
+        format!("{told}: with everything in RAM {why}"),
+    )
+    .hint("allow more memory, choose a smaller model, or plan for `--device cpu`")
 }
 
 /// Candidates one step from the fastest that are not measured yet, by what the recalibrated model says.
@@ -82,11 +94,14 @@ pub(super) fn neighbours(
     };
     let planner = base.planner();
     let mut near = planner.neighbours(&at.placement, &at.context, &base.ask);
+    let texts = measured.iter().filter_map(|m| m.settings.0.get(PLACEMENT));
+    let ran: Vec<Candidate> = texts.filter_map(|t| base.predict(t).ok()).collect();
+    // Micro-batches that hold the whole prompt do the same work (case C43).
+    let prompt = u64::from(base.ask.prompt.n_prompt);
+    let work = |c: &Candidate| c.context.micro_batch.min(prompt);
     let known = |c: &Candidate| {
-        let text = Spoken(&c.placement, &c.context).to_string();
-        measured
-            .iter()
-            .any(|m| m.settings.0.get(PLACEMENT) == Some(&text))
+        ran.iter()
+            .any(|r| r.placement == c.placement && work(r) == work(c))
     };
     near.retain(|c| !known(c));
     near.truncate(NEIGHBOURS);

@@ -275,7 +275,9 @@ impl Session<'_, '_> {
             .bench
             .one(&planned, (self.done, self.expected), self.context)?;
         self.done += 1;
-        Ok(result(settings, &run, predicted))
+        // Under a limit of the user's there is room beyond it: nothing spills.
+        let may_spill = self.request.vram_limit.is_none();
+        Ok(result(settings, &run, predicted, may_spill))
     }
 
     fn candidate(&mut self, candidate: &Candidate) -> Result<ArmResult, Ended> {
@@ -467,10 +469,15 @@ fn chosen(winner: &ArmResult, lost_to: Option<Lost>, beaten: &[&str]) -> (Settin
     let placement = placement.map_or("stock", String::as_str);
     match lost_to {
         Some(Lost {
-            to, settings, why, ..
+            to,
+            settings,
+            why,
+            outcome,
         }) => {
+            let slower = outcome.is_some_and(|o| o.verdict == Some(Verdict::Regressed));
             let reason = match why {
                 Some(why) => format!("{placement} against {to}: {why}; {to} stays"),
+                None if slower => format!("{placement} is slower than {to}, which stays"),
                 None => format!("{placement} is not shown to be faster than {to}, which stays"),
             };
             (settings, reason)
