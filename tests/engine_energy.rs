@@ -18,8 +18,8 @@ use std::time::Instant;
 use flux::domain::telemetry::{AbsentSensor, HOST, Metric, ProcessorTime, SeriesId};
 use flux::domain::types::{EnergyMethod, Goal, RunOutcome, Verdict};
 use flux::engine::message::{AbRequest, Command, Outcome, TuneRequest};
-use flux::engine::prepare::Workplace;
 use flux::engine::report::{AbDocument, TuneDocument};
+use flux::engine::workplace::Workplace;
 use flux::ports::{Store as _, Telemetry, TelemetrySource};
 use scripted_engine::{Answer, Desk, finished};
 

@@ -11,11 +11,11 @@ use super::announce::{notice_of, stage_infos};
 use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{AbRequest, JobError, USAGE};
-use super::prepare::{Workplace, can_measure};
 use super::report::{self, AbDocument, ArmDocument, ModelDocument, Overhead};
 use super::resume::naming;
 use super::serve_check::ARM_FAILED;
 use super::tune::{begin, close};
+use super::workplace::{Workplace, can_measure};
 
 /// One arm as it was named: settings on a build.
 #[derive(Debug, Clone)]

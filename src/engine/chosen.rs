@@ -7,9 +7,9 @@ use crate::ports::{Notice, NoticeLevel, Session, SessionKind, SessionLine, Sessi
 use super::Ports;
 use super::message::{JobError, TuneRequest};
 use super::plan::bench::PlanConfig;
-use super::prepare::Workplace;
 use super::report::AbDocument;
 use super::settings;
+use super::workplace::Workplace;
 
 /// Sessions looked through for what ran before.
 const SESSIONS_LOOKED_AT: u32 = 200;

@@ -18,10 +18,10 @@ use super::Ports;
 use super::announce::{event_of, notice_of};
 use super::job::{Ended, JobContext};
 use super::message::{EventKind, JobError};
-use super::prepare::Workplace;
 use super::settings;
 use super::telemetry::LONGEST_INTERVAL;
 use super::watch::Watch;
+use super::workplace::Workplace;
 
 /// A method's runs on one or two builds.
 pub(super) struct Bench<'a> {

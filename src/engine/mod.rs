@@ -32,6 +32,7 @@ pub mod target;
 pub mod telemetry;
 pub mod tune;
 mod watch;
+pub mod workplace;
 
 use std::path::PathBuf;
 use std::sync::Arc;

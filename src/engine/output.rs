@@ -16,7 +16,7 @@ use super::Ports;
 use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{EventKind, JobError};
-use super::prepare::Workplace;
+use super::workplace::Workplace;
 
 /// Longest wait for one answer: a prompt of 300 tokens and 32 more at one token per second, the slowest worth tuning.
 const ANSWER_LIMIT: Duration = Duration::from_mins(6);

@@ -8,9 +8,9 @@ use crate::ports::{Session, SessionFilter, SessionKind, SessionLine, SessionStat
 
 use super::Ports;
 use super::message::{JobError, USAGE};
-use super::prepare::Workplace;
 use super::serve_check::ARM_FAILED;
 use super::tune::{NOT_RESUMABLE, NOTHING_RUNS, no_session};
+use super::workplace::Workplace;
 
 /// Sessions looked through for one to go on with.
 const RESUME_DEPTH: u32 = 1000;

@@ -16,11 +16,11 @@ use super::announce::{notice_of, stage_infos};
 use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{JobError, USAGE};
-use super::prepare::Workplace;
 use super::report::{self, AbDocument, ArmDocument, LiveDocument, ModelDocument, Overhead};
 use super::resume::{build_of, same_place};
 use super::run::{self, Access, RunRequest};
 use super::tune::{NOT_RESUMABLE, begin, close, no_session};
+use super::workplace::Workplace;
 
 /// Tokens of a prompt unless asked otherwise: those of the paper's requests (section 4.1).
 pub const PROMPT: u32 = 1496;

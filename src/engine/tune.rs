@@ -13,9 +13,10 @@ use super::announce::stage_infos;
 use super::job::{Ended, JobContext};
 use super::measure::Bench;
 use super::message::{JobError, TuneRequest};
-use super::prepare::{self, TuneConfig, Workplace};
+use super::prepare::{self, TuneConfig};
 use super::report::{self, Overhead};
 use super::resume::{build_of, same_place};
+use super::workplace::Workplace;
 
 mod save;
 

@@ -6,8 +6,9 @@ use crate::domain::types::{Profile, Settings, Verdict};
 use crate::engine::Ports;
 use crate::engine::message::JobError;
 use crate::engine::output::check;
-use crate::engine::prepare::{TuneConfig, Workplace};
+use crate::engine::prepare::TuneConfig;
 use crate::engine::report::{self, TuneDocument};
+use crate::engine::workplace::Workplace;
 use crate::ports::{CancelToken, NewProfile, Session, SessionKind, SessionState, StoredVerdict};
 
 use super::{config_of, no_session, same_space};

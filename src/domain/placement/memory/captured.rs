@@ -48,8 +48,17 @@ pub fn captured_graphs(
     memories: &Memories,
     prompts: Prompts,
 ) -> Bytes {
+    if !captures(context, memories) {
+        return Bytes(0);
+    }
     let homes = weights::homes(layout, placement, memories);
     captured(layout, &homes, context, memories, prompts)
+}
+
+/// Are there graphs to keep, whatever the placement?
+fn captures(context: &ContextParams, memories: &Memories) -> bool {
+    let first = memories.devices.first();
+    first.is_some_and(|d| d.captures_graphs) && context.micro_batch >= OFFLOAD_MIN_BATCH
 }
 
 pub(super) fn captured(
@@ -59,8 +68,7 @@ pub(super) fn captured(
     memories: &Memories,
     prompts: Prompts,
 ) -> Bytes {
-    let captures = memories.devices.first().is_some_and(|d| d.captures_graphs);
-    if !captures || context.micro_batch < OFFLOAD_MIN_BATCH {
+    if !captures(context, memories) {
         return Bytes(0);
     }
     let each = match prompts {

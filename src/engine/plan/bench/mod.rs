@@ -22,13 +22,13 @@ use crate::engine::install::to_json;
 use crate::engine::job::{Ended, JobContext};
 use crate::engine::measure::Bench;
 use crate::engine::message::{JobError, StageInfo};
-use crate::engine::prepare::Workplace;
 use crate::engine::report::{
     self, AbDocument, ArmDocument, ConfirmationDocument, ModelDocument, Overhead,
 };
 use crate::engine::settings::PLACEMENT;
 use crate::engine::target::Target;
 use crate::engine::tune::{begin, close};
+use crate::engine::workplace::Workplace;
 pub use arm::ArmResult;
 use arm::result;
 use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
