@@ -84,8 +84,12 @@ fn a_dense_model_at_a_quarter_half_and_three_quarters_is_predicted_within_ten_pe
 
 #[test]
 fn a_mixture_within_8_and_12_gib_is_predicted_within_ten_percent() {
-    for (recorded, sessions) in [(replay::BUDGETS, [4, 5]), (replay::PLANS, [3, 4])] {
-        let (_, error) = fitted("qwen3-30b-a3b", 1, &records(recorded, &sessions));
+    for (recorded, sessions) in [
+        (replay::BUDGETS, &[4, 5][..]),
+        (replay::PLANS, &[3, 4]),
+        (replay::VULKAN, &[3]),
+    ] {
+        let (_, error) = fitted("qwen3-30b-a3b", 1, &records(recorded, sessions));
         assert!(error < 10.0, "{recorded}: {error}");
     }
 }
@@ -156,6 +160,7 @@ fn memory_is_predicted_within_two_percent_of_the_sensor() {
         ("qwen3-8b", 609.0, replay::BUDGETS, &[1, 2, 3]),
         ("qwen3-30b-a3b", 711.0, replay::PLANS, &[3, 4]),
         ("qwen3-30b-a3b", 711.0, replay::BUDGETS, &[4, 5]),
+        ("qwen3-30b-a3b", 711.0, replay::VULKAN, &[3]),
     ] {
         let (layout, machine) = (layout(shape), machine(1));
         let mut worst: f64 = 0.0;

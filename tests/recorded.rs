@@ -155,7 +155,7 @@ fn of_22_sessions_of_stock_against_stock_none_improves_and_none_regresses() {
     assert!(largest < 3.0, "{largest}");
 }
 
-/// Percent of a session's time that is Flux's own: a tuning, five plans, comparisons of 15 s.
+/// Percent of a session's time that is Flux's own: tunings, plans, comparisons of 15 s.
 #[test]
 fn what_flux_itself_took_reads_as_the_readme_says() {
     let of = |recorded, sessions: &[i64]| -> Vec<String> {
@@ -173,6 +173,10 @@ fn what_flux_itself_took_reads_as_the_readme_says() {
     assert_eq!(plans, ["1.4", "0.6", "0.8", "0.6", "0.7"]);
     assert_eq!(of(replay::TUNES, &[1, 3, 4]), ["4.0", "13.9", "1.6"]);
     assert_eq!(of(replay::STOCK, &[1, 3, 5]), ["4.0", "12.6", "1.8"]);
+    assert_eq!(
+        of(replay::VULKAN, &[1, 2, 3, 4, 6]),
+        ["0.2", "0.4", "1.1", "0.3", "0.3"]
+    );
 }
 
 /// The same by `flux show`: predictions before their runs, what was screened, what it cost.
@@ -196,6 +200,11 @@ fn flux_show_prints_what_the_readme_says() {
         let told = format!("Mean error of the predictions: generation {error}, prompts ");
         has(text, &told);
     }
+    let [mixture] = shown(replay::VULKAN, &[3]).try_into().unwrap();
+    has(
+        &mixture,
+        "Mean error of the predictions: generation 22 %, prompts 22 %\n",
+    );
     let [tuned] = shown(replay::H200, &[1]).try_into().unwrap();
     has(&tuned, "CUDA fusion off ");
     has(&tuned, "−7.8 %");
@@ -219,6 +228,36 @@ fn the_tunes_of_an_8b_read_as_the_readme_says() {
     assert_eq!(of(12, "pp2048"), "-0.1 (-0.4 to +0.3) Unchanged, 8 + 8");
     assert_eq!(of(13, "pp2048"), "+0.8 (-0.1 to +1.8) Inconclusive, 8 + 8");
     assert_eq!(of(13, "tg128"), "+0.0 (-0.5 to +0.5) Unchanged, 8 + 8");
+}
+
+/// Four tunings on one card that ran to their end: on Vulkan 1, 4 and 6, on CUDA 2.
+#[test]
+fn the_tunes_on_both_backends_read_as_the_readme_says() {
+    let of = |session, metric| judged(replay::VULKAN, session, metric);
+    assert_eq!(of(1, "tg128"), "+8.7 (+8.1 to +9.2) Improved, 8 + 8");
+    assert_eq!(of(1, "pp2048"), "-0.4 (-1.0 to +0.2) Unchanged, 8 + 8");
+    assert_eq!(of(2, "pp2048"), "+8 (+7 to +10) Improved, 8 + 8");
+    assert_eq!(of(2, "tg128"), "+0.1 (-0.1 to +0.3) Unchanged, 8 + 8");
+    assert_eq!(of(4, "pp2048"), "+9.3 (+8.4 to +10.3) Improved, 8 + 8");
+    assert_eq!(of(4, "tg128"), "+0.1 (-0.2 to +0.4) Unchanged, 8 + 8");
+    assert_eq!(of(6, "tg128"), "+0 (-2 to +2) Inconclusive, 8 + 8");
+}
+
+/// A mixture whose tokens choose different experts, within 12 GiB: two placements of Flux's own, then llama.cpp's fitting
+/// against the better.
+#[test]
+fn the_plan_of_a_mixture_reads_as_the_readme_says() {
+    let of = |metric| all_judged(replay::VULKAN, 3, metric);
+    let tg = [
+        "+6 (+0 to +12) Unchanged, 8 + 8",
+        "-3 (-7 to +1) Inconclusive, 8 + 8",
+    ];
+    assert_eq!(of("tg32"), tg);
+    let pp = [
+        "+5 (-0 to +11) Inconclusive, 8 + 8",
+        "-9 (-12 to -7) Regressed, 8 + 8",
+    ];
+    assert_eq!(of("pp256"), pp);
 }
 
 /// What a process takes of the card beside its buffers: the driver's context and pools, MiB.

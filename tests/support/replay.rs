@@ -34,6 +34,10 @@ pub const TUNES: &str = "tests/recorded/h200-tunes.db.gz";
 /// Stock against stock eleven times on the second of two NVIDIA H200s, while the first did the same.
 pub const STOCK: &str = "tests/recorded/h200-aa.db.gz";
 
+/// Seven sessions on one NVIDIA H200: four tunings on Vulkan and one on CUDA, a finished benchmark of a mixture's placements, one
+/// of a dense model's that was killed.
+pub const VULKAN: &str = "tests/recorded/h200-vulkan.db.gz";
+
 /// Puts the sessions of the H200 into a data folder.
 pub fn restore(data: &Path) {
     unpack(H200, data);
