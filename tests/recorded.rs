@@ -335,6 +335,7 @@ fn the_charts_of_the_readme_are_of_these_sessions() {
     for (recorded, session, file) in [
         (replay::H200, "1", "h200-tune.svg"),
         (replay::PAIR, "1", "h200-pair.svg"),
+        (replay::VULKAN, "1", "h200-vulkan.svg"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         replay::unpack(recorded, dir.path());
