@@ -205,6 +205,15 @@ fn flux_show_prints_what_the_readme_says() {
         &mixture,
         "Mean error of the predictions: generation 22 %, prompts 22 %\n",
     );
+    let [prompts] = shown(replay::VULKAN, &[2]).try_into().unwrap();
+    for became in [
+        "+9.1 %  15074 / 13026 / 332  confirmed: improved\n",
+        "+12.7 %  15573 / 12935 / 332  no further gain: confirmed without batch size",
+        "+13.2 %  15641 / 13791 / 314  harmful: nothing is built on it: a guarded",
+        "−44.5 %    7663 / 7738 / 331  slower\n",
+    ] {
+        has(&prompts, became);
+    }
     let [tuned] = shown(replay::H200, &[1]).try_into().unwrap();
     has(&tuned, "CUDA fusion off ");
     has(&tuned, "−7.8 %");

@@ -217,10 +217,8 @@ fn by_pci<'r>(wanted: &str, runtime: &'r Runtime, gpus: &[Gpu]) -> Option<&'r Ru
 
 /// The scanned GPU behind a runtime's device: the same name, else the only usable one.
 pub(super) fn gpu_of<'g>(device: &RuntimeDevice, gpus: &'g [Gpu]) -> Option<&'g Gpu> {
-    let same_name = |g: &&Gpu| {
-        g.name == device.name || g.preferred.as_ref().is_some_and(|e| e.name == device.name)
-    };
-    gpus.iter().find(same_name).or_else(|| {
+    let called = gpus.iter().find(|g| g.is_called(&device.name));
+    called.or_else(|| {
         let mut usable = gpus.iter().filter(|g| g.usable);
         usable.next().filter(|_| usable.next().is_none())
     })

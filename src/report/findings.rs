@@ -6,8 +6,8 @@ use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST, Refusal, Rejection, Se
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
     Metric, both_arms, capitalised, change, change_with_interval, clean, clients_cells, count,
-    decimals_for, rate, refusal_words, sensor_lines, setting_title, settings_words, signed, span,
-    time_saved,
+    decimals_for, rate, refusal_words, sensor_lines, setting_title, settings_phrase,
+    settings_words, signed, span, time_saved,
 };
 use crate::domain::types::{RawOutput, Run, RunOutcome, Settings, Verdict};
 use crate::engine::report::{CandidateDocument, ConfirmationDocument, TuneDocument};
@@ -236,6 +236,8 @@ pub enum Fate {
     Failed,
     /// Given up after one repetition.
     StoppedEarly,
+    /// Screened: a guarded metric lost too much.
+    Harmful,
     /// Confirmed with this verdict.
     Confirmed(Verdict),
     /// Confirmed as faster and rejected for what else it costs.
@@ -252,6 +254,7 @@ impl Fate {
             Self::NoFurtherGain => "no further gain".to_owned(),
             Self::Failed => "failed".to_owned(),
             Self::StoppedEarly => "stopped early".to_owned(),
+            Self::Harmful => "harmful".to_owned(),
             Self::Confirmed(verdict) => verdict.to_string(),
             Self::Rejected(why) => why.words().to_owned(),
         }
@@ -279,11 +282,7 @@ pub fn rejected(story: &Story) -> Vec<Rejected> {
     let finalists = story.lost().map(|c| Rejected {
         words: settings_words(&c.settings),
         change_pct: c.metrics.get(&c.primary).map(|m| m.change_pct),
-        fate: match (c.rejected, c.verdict) {
-            (Some(why), _) => Fate::Rejected(why),
-            (None, Some(verdict)) => Fate::Confirmed(verdict),
-            (None, None) => Fate::Failed,
-        },
+        fate: confirmed_fate(c),
         reason: c.reason.clone(),
     });
     let confirmed = |c: &CandidateDocument| {
@@ -295,21 +294,53 @@ pub fn rejected(story: &Story) -> Vec<Rejected> {
     let screened = screened.map(|c| Rejected {
         words: added(story, &c.settings).unwrap_or_else(|| settings_words(&c.settings)),
         change_pct: c.change_pct,
-        fate: fate_of(c, story.winner().is_some_and(|w| is_more(&c.settings, w))),
+        fate: screened_fate(document, c),
         reason: c.reason.clone().unwrap_or_default(),
     });
     finalists.chain(screened).collect()
 }
 
-fn fate_of(candidate: &CandidateDocument, is_more: bool) -> Fate {
+fn confirmed_fate(confirmation: &ConfirmationDocument) -> Fate {
+    match (confirmation.rejected, confirmation.verdict) {
+        (Some(why), _) => Fate::Rejected(why),
+        (None, Some(verdict)) => Fate::Confirmed(verdict),
+        (None, None) => Fate::Failed,
+    }
+}
+
+fn screened_fate(document: &TuneDocument, candidate: &CandidateDocument) -> Fate {
+    let is_more = document
+        .winner()
+        .is_some_and(|w| is_more(&candidate.settings, w));
     match (candidate.status.as_str(), candidate.change_pct) {
         ("ok", Some(pct)) if pct < -MIN_EFFECT_PCT => Fate::Slower,
+        // A candidate that ran has no other reason to be left out.
+        ("ok", Some(_)) if candidate.reason.is_some() => Fate::Harmful,
         ("ok", Some(_)) if is_more => Fate::NoFurtherGain,
         ("ok", Some(pct)) if pct > MIN_EFFECT_PCT => Fate::SmallerGain,
         ("ok", _) => Fate::NoGain,
         ("stopped-early", _) => Fate::StoppedEarly,
         _ => Fate::Failed,
     }
+}
+
+/// What became of a candidate, in words: `confirmed: improved`, `smaller gain`, `failed: out of memory`. One that was cut down
+/// before its confirmation says to what.
+pub fn became(document: &TuneDocument, candidate: &CandidateDocument) -> String {
+    let mut confirmations = document.confirmations.iter().rev();
+    if let Some(c) = confirmations.find(|c| c.settings == candidate.settings) {
+        return format!("confirmed: {}", confirmed_fate(c).words());
+    }
+    let cut = candidate.reason.is_none().then(|| {
+        let to = |c: &&ConfirmationDocument| is_more(&candidate.settings, &c.settings);
+        let to = document.confirmations.iter().find(to)?;
+        let left = candidate.settings.beyond(&to.settings);
+        Some(format!("confirmed without {}", settings_phrase(&left)))
+    });
+    let reason = candidate.reason.as_deref().map(clean);
+    let reason = reason.or_else(|| cut.flatten().filter(|_| candidate.adopted));
+    let word = screened_fate(document, candidate).words();
+    reason.map_or_else(|| word.clone(), |reason| format!("{word}: {reason}"))
 }
 
 /// Candidates, best first; those without samples last.

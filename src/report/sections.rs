@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::chart::{Align, Table};
 use crate::domain::stats::{GUARD_LOSS_PCT, MAX_CV_PCT, MIN_EFFECT_PCT, MIN_RUNS};
 use crate::domain::text::{
-    CLIENTS_TITLES, SPECULATION_TITLES, arm_words, change, clients_cells, confirmed_words, fate,
-    moment, rate, refusal_words, settings_words, shell_command, span,
+    CLIENTS_TITLES, SPECULATION_TITLES, arm_words, change, clients_cells, confirmed_words, moment,
+    rate, refusal_words, settings_words, shell_command, span,
 };
 use crate::domain::types::Verdict;
 use crate::engine::evidence::Evidence;
@@ -185,8 +185,7 @@ fn candidates(document: &TuneDocument) -> String {
         ];
         let rates = labels.iter().map(|label| candidate.metrics.get(*label));
         cells.extend(rates.map(|r| r.map_or_else(|| "–".to_owned(), |r| rate(*r, None))));
-        let reason = candidate.reason.as_deref();
-        cells.push(fate(&candidate.status, candidate.adopted, reason));
+        cells.push(findings::became(document, candidate));
         rows.rows.push(cells);
     }
     table(&rows)

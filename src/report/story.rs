@@ -154,10 +154,7 @@ impl<'a> Story<'a> {
 
     /// The winner's settings, saved or not.
     pub fn winner(&self) -> Option<&Settings> {
-        let document = self.tuned()?;
-        let confirmed = || Some(&document.confirmation.as_ref()?.settings);
-        let saved = document.profile.as_ref().map(|p| &p.settings);
-        saved.or_else(|| confirmed().filter(|_| document.saveable))
+        self.tuned()?.winner()
     }
 
     /// Finalists of a search that were confirmed and did not win, in order.

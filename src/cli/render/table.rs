@@ -1,5 +1,6 @@
 //! Aligned tables: words to the left, numbers to the right, two spaces between columns.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
@@ -18,6 +19,8 @@ pub enum Align {
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
+    /// Characters to a line of words.
+    longest: usize,
 }
 
 /// Between columns.
@@ -29,13 +32,35 @@ impl Table {
         Self {
             columns: columns.to_vec(),
             rows: Vec::new(),
+            longest: usize::MAX,
         }
+    }
+
+    /// The same with words of more than `longest` characters on several lines.
+    #[must_use]
+    pub fn wrapped(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// Adds a row; missing cells are empty.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert!(N <= self.columns.len(), "a row has more cells than columns");
-        self.rows.push(cells.into());
+        let columns = self.columns.iter().zip(cells);
+        let lines: Vec<Vec<String>> = columns
+            .map(|((_, align), cell)| match align {
+                Align::Left if cell.chars().count() > self.longest => {
+                    let lines = textwrap::wrap(&cell, self.longest);
+                    lines.into_iter().map(Cow::into_owned).collect()
+                }
+                _ => vec![cell],
+            })
+            .collect();
+        let height = lines.iter().map(Vec::len).max().unwrap_or(0);
+        let line = |at: usize| {
+            let of = |cell: &Vec<String>| cell.get(at).cloned().unwrap_or_default();
+            lines.iter().map(of).collect()
+        };
+        self.rows.extend((0..height).map(line));
     }
 
     /// No rows yet.
@@ -119,6 +144,21 @@ mod tests {
         assert_eq!(
             table.render(2, Style::PLAIN),
             "  Model        Size\n  tiny      9.1 MiB\n  größer  12.25 GiB\n"
+        );
+    }
+
+    #[test]
+    fn long_words_go_on_below_and_numbers_stand_with_their_first_line() {
+        let columns = [("Candidate", Align::Left), ("t/s", Align::Right)];
+        let mut table = Table::new(&columns).wrapped(16);
+        table.row([
+            "micro-batch 256, flash attention on".to_owned(),
+            "120".to_owned(),
+        ]);
+        table.row(["poll 0".to_owned(), "99".to_owned()]);
+        assert_eq!(
+            table.render(0, Style::PLAIN),
+            "Candidate         t/s\nmicro-batch 256,  120\nflash attention\non\npoll 0             99\n"
         );
     }
 

@@ -7,13 +7,14 @@ use std::fmt::Write as _;
 use crate::cli::output::{Style, notice_line};
 use crate::domain::search::{BaselineSummary, ClientsRow};
 use crate::domain::text::{
-    CLIENTS_TITLES, SPECULATION_TITLES, change, clean, clients_cells, confirmed_words, fate, rate,
+    CLIENTS_TITLES, SPECULATION_TITLES, change, clean, clients_cells, confirmed_words, rate,
     settings_phrase, settings_words, shell_command,
 };
 use crate::engine::report::{
     AbDocument, CandidateDocument, ConfirmationDocument, Overhead, TuneDocument,
 };
 use crate::ports::Notice;
+use crate::report::findings;
 
 use super::comparison;
 use super::refusals;
@@ -162,14 +163,15 @@ fn baseline(baseline: Option<&BaselineSummary>, style: Style) -> String {
     format!("{}: {}\n", style.heading(&title), shown.join(", "))
 }
 
+/// Characters to a line of a candidate's settings, and of what became of it: combinations can set a dozen.
+const CANDIDATE_WIDTH: usize = 48;
+
 /// Every candidate, best first, and what became of it.
 pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
     if document.candidates.is_empty() {
         return String::new();
     }
-    let mut ranked: Vec<&CandidateDocument> = document.candidates.iter().collect();
-    let key = |c: &CandidateDocument| c.change_pct.unwrap_or(f64::NEG_INFINITY);
-    ranked.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    let ranked = findings::ranked(document);
     let start = document
         .baseline
         .as_ref()
@@ -182,7 +184,8 @@ pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
         ("Change", Align::Right),
         ("t/s", Align::Right),
         ("Became", Align::Left),
-    ]);
+    ])
+    .wrapped(CANDIDATE_WIDTH);
     for candidate in ranked {
         table.row([
             candidate.id.to_string(),
@@ -191,11 +194,7 @@ pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
                 .change_pct
                 .map_or_else(String::new, |pct| change(pct, 1)),
             rates(candidate, &labels),
-            fate(
-                &candidate.status,
-                candidate.adopted,
-                candidate.reason.as_deref(),
-            ),
+            findings::became(document, candidate),
         ]);
     }
     let title = format!("Screened, best first ({})", labels.join(" / "));
@@ -302,11 +301,12 @@ mod tests {
             "schema": 1, "session": 5, "fingerprint": "abc", "goal": "generation", "primary": "tg128",
             "baseline": {"settings": {}, "metrics": {"tg128": 22.7, "pp512": 187.0}, "runs": 3, "noise_pct": 0.5, "drift_pct": null, "stock_failure": null},
             "candidates": [
-                {"id": 1, "settings": {"flash-attn": "off"}, "metrics": {"tg128": 20.24, "pp512": 192.9}, "status": "rejected", "reason": "slower", "change_pct": -11.3},
-                {"id": 2, "settings": {"graphics-queue": "on"}, "metrics": {"tg128": 38.2, "pp512": 197.9}, "status": "confirmed", "reason": null, "change_pct": 67.5},
+                {"id": 1, "settings": {"flash-attn": "off"}, "metrics": {"tg128": 20.24, "pp512": 192.9}, "status": "ok", "reason": null, "change_pct": -11.3},
+                {"id": 2, "settings": {"graphics-queue": "on"}, "metrics": {"tg128": 38.2, "pp512": 197.9}, "status": "ok", "reason": null, "change_pct": 67.5},
                 {"id": 3, "settings": {"ubatch": "4096"}, "metrics": {}, "status": "failed", "reason": "out of memory"}
             ],
             "confirmation": {"schema": 1, "metrics": {"tg128": graphics_queue()}},
+            "confirmations": [{"schema": 1, "settings": {"graphics-queue": "on"}, "metrics": {"tg128": graphics_queue()}, "verdict": "improved"}],
             "verdict": "improved",
             "profile": {"id": 4, "settings": {"graphics-queue": "on"}, "args": ["--ubatch-size", "512"], "env": {"GGML_VK_ALLOW_GRAPHICS_QUEUE": "1"}},
             "overhead": {"wall_secs": 1260.0, "run_secs": 1257.354, "flux_secs": 2.646, "flux_pct": 0.21}
@@ -337,8 +337,8 @@ mod tests {
             [
                 "Screened, best first (pp512 / tg128)",
                 "  #  Candidate             Change         t/s  Became",
-                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmed",
-                "  1  Flash attention off  −11.3 %  193 / 20.2  rejected: slower",
+                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmed: improved",
+                "  1  Flash attention off  −11.3 %  193 / 20.2  slower",
                 "  3  Micro-batch 4096                   – / –  failed: out of memory",
             ]
         );

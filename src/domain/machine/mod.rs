@@ -56,6 +56,13 @@ pub struct Gpu {
     pub remark: Option<String>,
 }
 
+impl Gpu {
+    /// Is this its name, or the one that its preferred driver gives it?
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.preferred.as_ref().is_some_and(|e| e.name == name)
+    }
+}
+
 /// One driver's view of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuDriver {

@@ -31,7 +31,7 @@ pub use csv::csv_cell;
 pub use history::{changes_words, field_change, grouped, when};
 pub use lab::outcome_words;
 pub use result::{
-    NOT_DECIDED, confirmed_words, fate, judged, nothing_beat, refusal_words, verdict_sentence,
+    NOT_DECIDED, confirmed_words, judged, nothing_beat, refusal_words, verdict_sentence,
     verdict_title,
 };
 pub use settings::{arm_words, purpose_words, setting_title, settings_phrase, settings_words};

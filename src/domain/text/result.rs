@@ -46,19 +46,6 @@ pub fn judged(verdict: Option<Verdict>, reason: &str, saved: Option<&str>) -> St
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// What became of a candidate: `best so far`, `failed: out of memory`.
-pub fn fate(status: &str, adopted: bool, reason: Option<&str>) -> String {
-    let status = match status {
-        "ok" if adopted => "best so far".to_owned(),
-        "ok" => "measured".to_owned(),
-        other => clean(&other.replace('-', " ")),
-    };
-    match reason {
-        Some(reason) => format!("{status}: {}", clean(reason)),
-        None => status,
-    }
-}
-
 /// How a finalist's confirmation ended: `inconclusive: rejected (guard unproven): …`.
 pub fn confirmed_words(
     verdict: Option<Verdict>,
@@ -136,13 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_and_judgements_have_no_empty_parts() {
-        assert_eq!(fate("ok", true, None), "best so far");
-        assert_eq!(fate("ok", false, None), "measured");
-        assert_eq!(
-            fate("stopped-early", false, Some("slow")),
-            "stopped early: slow"
-        );
+    fn judgements_have_no_empty_parts() {
         assert_eq!(
             judged(Some(Verdict::Improved), "", Some("saved as profile 4")),
             "Improved · saved as profile 4"

@@ -190,6 +190,9 @@ fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<P
         let said = memories::make_room(&mut memories, &projector);
         notices.extend(info_all("projector", &[said]));
     }
+    if request.devices.is_empty() {
+        notices.extend(notices::software(&memories, &machine));
+    }
     notices.extend(notices::trust(request));
     let profile = bandwidth::stored(ports, &fingerprint(&machine, None))?;
     let profile = profile.filter(|_| !machine.simulated);

@@ -1,9 +1,10 @@
 //! What the user should know of a plan besides its numbers.
 
 use crate::domain::machine;
+use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::memory::Difference;
-use crate::domain::types::{Bytes, Machine, TestSamples};
+use crate::domain::types::{Bytes, DeviceKind, Machine, TestSamples};
 use crate::ports::{Notice, NoticeLevel};
 
 use super::{PlanRequest, RPC_TRUST, memories};
@@ -27,6 +28,25 @@ pub(super) fn trust(request: &PlanRequest) -> Option<Notice> {
         code: "rpc-trust".to_owned(),
         text: RPC_TRUST.to_owned(),
     })
+}
+
+/// Software renderers that a build was told to list: stock uses them too, and they gain nothing.
+pub(super) fn software(memories: &Memories, machine: &Machine) -> Vec<Notice> {
+    let gpus = machine::gpus(machine);
+    let is_software = |d: &&OffloadDevice| {
+        let gpu = gpus.iter().find(|g| g.is_called(&d.name));
+        gpu.is_some_and(|g| g.kind == DeviceKind::Software)
+    };
+    let renderers = memories.devices.iter().filter(is_software);
+    let notice = |d: &OffloadDevice| Notice {
+        level: NoticeLevel::Warning,
+        code: "software-renderer".to_owned(),
+        text: format!(
+            "{} is a software renderer: its work is done by the processor, out of RAM; `--device none` plans without it",
+            d.id
+        ),
+    };
+    renderers.map(notice).collect()
 }
 
 /// Runs here took more of a GPU beside their buffers than would be left free.
@@ -81,5 +101,46 @@ pub(super) fn off(difference: &Difference) -> Notice {
         text: format!(
             "a run of this model took {observed} of {id} where {predicted} are predicted; compute buffers are corrected by what its runs showed"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::placement::devices::{CpuLayout, HostMemory};
+    use crate::domain::types::Backend;
+
+    #[test]
+    fn a_software_renderer_is_told_and_a_card_is_not() {
+        let text = include_str!("../../../tests/fixtures/machines/lavapipe/machine.json");
+        let machine: Machine = serde_json::from_str(text).unwrap();
+        let ram = Bytes::gib(8);
+        let listed = |(id, name): (&str, &str)| OffloadDevice {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            backend: Backend::Vulkan,
+            total: ram,
+            usable: ram,
+            shares_ram: false,
+            max_buffer: None,
+            max_tensor: None,
+            captures_graphs: false,
+        };
+        let renderer = ("Vulkan0", "llvmpipe (LLVM 15.0.6, 256 bits)");
+        let memories = Memories {
+            devices: [renderer, ("Vulkan1", "Radeon RX 580")].map(listed).into(),
+            host: HostMemory {
+                total: ram,
+                usable: ram,
+                used_by_others: Bytes(0),
+                layout: CpuLayout::File,
+            },
+        };
+        let told = software(&memories, &machine);
+        let [notice] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert_eq!(notice.level, NoticeLevel::Warning);
+        assert!(notice.text.starts_with("Vulkan0 is a software renderer"));
     }
 }

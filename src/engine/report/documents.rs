@@ -195,6 +195,15 @@ pub struct TuneDocument {
 }
 
 impl TuneDocument {
+    /// Settings of the winner, saved or ready to be.
+    pub fn winner(&self) -> Option<&Settings> {
+        let confirmed = || Some(&self.confirmation.as_ref()?.settings);
+        let saved = self.profile.as_ref().map(|p| &p.settings);
+        saved.or_else(|| confirmed().filter(|_| self.saveable))
+    }
+}
+
+impl TuneDocument {
     /// The goal's comparison in the last confirmation; `None` where nothing was worth confirming.
     pub fn comparison(&self) -> Option<&Comparison> {
         self.confirmation.as_ref()?.primary(&self.primary)

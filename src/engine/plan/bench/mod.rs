@@ -7,6 +7,8 @@ mod first_guess;
 mod keep;
 mod own;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::placement::planner::Candidate;
@@ -125,8 +127,9 @@ pub fn perform(
     let mut candidates = first(&before)?;
     let asked = ports.clock.elapsed();
     let measured = first_guess::measure_bandwidths(&place.machine, request, ports, context)?;
-    let bandwidth = ports.clock.elapsed().saturating_sub(asked);
+    let mut bandwidth = Duration::ZERO;
     if measured {
+        bandwidth = ports.clock.elapsed().saturating_sub(asked);
         before = base_on(&place.machine, request, ports)?;
         candidates = first(&before)?;
     }

@@ -259,7 +259,7 @@ fn fate(ui: &mut Ui, fate: Fate) -> eframe::egui::Response {
         Fate::Confirmed(verdict) => return verdict_badge(ui, verdict),
         Fate::Slower => (Some(Icon::Regressed), t.regressed),
         Fate::Failed => (Some(Icon::Problem), t.regressed),
-        Fate::Rejected(_) => (Some(Icon::Warning), t.warning),
+        Fate::Rejected(_) | Fate::Harmful => (Some(Icon::Warning), t.warning),
         Fate::NoGain | Fate::NoFurtherGain | Fate::SmallerGain | Fate::StoppedEarly => {
             (None, t.unchanged)
         }
