@@ -411,6 +411,28 @@ fn a_long_history_has_pages() {
     // 119 sessions of two runs of four samples, and one of three.
     stage.must_show("120 sessions · 964 samples");
     stage.must_show("Session 120, ");
+    // The last row of a page that becomes short once a session is open stays in sight, above what it found.
+    let row = |stage: &Stage| stage.harness.get_by_label_contains("Session 71, ").rect();
+    stage
+        .harness
+        .get_by_label_contains("Session 71, ")
+        .scroll_to_me();
+    stage.settle();
+    stage.click_part("Session 71, ");
+    stage.settle();
+    let close = stage.harness.get_by_label("Close the session").rect();
+    let first = stage.rect("When");
+    assert!(
+        first.bottom() <= row(&stage).top(),
+        "{first} {}",
+        row(&stage)
+    );
+    assert!(
+        row(&stage).bottom() <= close.top(),
+        "{} {close}",
+        row(&stage)
+    );
+    stage.click("Close the session");
     let older = |stage: &mut Stage| {
         stage.harness.get_by_label("Older sessions").scroll_to_me();
         stage.settle();

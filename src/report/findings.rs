@@ -6,7 +6,7 @@ use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST, Refusal, Rejection, Se
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
     Metric, both_arms, capitalised, change, change_with_interval, clean, clients_cells, count,
-    decimals_for, rate, refusal_words, sensor_lines, setting_title, settings_phrase,
+    decimals_for, rate, refusal_words, sensor_lines, setting_title, setting_value, settings_phrase,
     settings_words, signed, span, time_saved,
 };
 use crate::domain::types::{RawOutput, Run, RunOutcome, Settings, Verdict};
@@ -38,7 +38,7 @@ pub fn settings(story: &Story) -> Vec<Setting> {
     };
     let each = winner.0.iter().map(|(dimension, value)| Setting {
         title: setting_title(dimension),
-        value: value.clone(),
+        value: setting_value(dimension, value),
         describe: SearchSpace::shipped().describe(dimension).to_owned(),
         introduced: introducing(story, document, dimension, value)
             .map(|run| introduction(document, run)),

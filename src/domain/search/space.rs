@@ -99,6 +99,9 @@ pub(super) struct Number {
     /// A number of prompt tokens: no-op above the prompt's length (case C43).
     #[serde(default)]
     pub prompt_bound: bool,
+    /// A number of bytes: said as a size.
+    #[serde(default)]
+    pub bytes: bool,
     /// A dimension whose number this one must reach.
     pub not_below: Option<String>,
     #[serde(flatten)]
@@ -232,6 +235,12 @@ impl SearchSpace {
     /// What people call a dimension; `None` for an unknown one.
     pub fn title(&self, dimension: &str) -> Option<&str> {
         self.get(dimension).map(|d| d.title.as_str())
+    }
+
+    /// Is its value a number of bytes?
+    pub fn is_in_bytes(&self, dimension: &str) -> bool {
+        let number = self.get(dimension).and_then(|d| d.number.as_ref());
+        number.is_some_and(|n| n.bytes)
     }
 
     pub(super) fn get(&self, dimension: &str) -> Option<&Dimension> {

@@ -34,7 +34,9 @@ pub use result::{
     NOT_DECIDED, confirmed_words, judged, nothing_beat, refusal_words, verdict_sentence,
     verdict_title,
 };
-pub use settings::{arm_words, purpose_words, setting_title, settings_phrase, settings_words};
+pub use settings::{
+    arm_words, purpose_words, setting_title, setting_value, settings_phrase, settings_words,
+};
 pub use shell::{Shell, native_command, shell_command};
 pub(crate) use shell::{crt_quoted, powershell_quoted, quoted};
 pub use speculation::{SPECULATION_TITLES, acceptance, speculation_cells};

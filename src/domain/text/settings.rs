@@ -2,7 +2,7 @@
 
 use crate::domain::placement::words as placement;
 use crate::domain::search::SearchSpace;
-use crate::domain::types::{PlannedRun, Settings, Stage};
+use crate::domain::types::{Bytes, PlannedRun, Settings, Stage};
 
 use super::{capitalised, clean, count};
 
@@ -21,7 +21,8 @@ pub fn settings_phrase(settings: &Settings) -> String {
         margin.map_or_else(
             || {
                 let title = setting_title(dimension);
-                format!("{} {}", uncapitalised(&title), clean(value))
+                let value = setting_value(dimension, value);
+                format!("{} {value}", uncapitalised(&title))
             },
             fitting_phrase,
         )
@@ -72,6 +73,15 @@ pub fn setting_title(dimension: &str) -> String {
         || capitalised(&clean(&dimension.replace(['-', '_'], " "))),
         str::to_owned,
     )
+}
+
+/// A value as people read it: bytes as a size.
+pub fn setting_value(dimension: &str, value: &str) -> String {
+    let in_bytes = SearchSpace::shipped().is_in_bytes(dimension);
+    match value.parse() {
+        Ok(bytes) if in_bytes => Bytes(bytes).to_string(),
+        _ => clean(value),
+    }
 }
 
 /// `Graphics queue` → `graphics queue`; abbreviations and names (`KV cache`, `Metal`) stay.
@@ -127,6 +137,12 @@ mod tests {
         assert_eq!(words("graphics-queue", "on"), "Graphics queue on");
         assert_eq!(words("placement", "ngl=9 ub=512"), "Placement ngl=9 ub=512");
         assert_eq!(words("placement", "fit"), "llama.cpp's own fitting");
+        let (block, mib) = ("suballocation-block", 256 << 20);
+        assert_eq!(
+            words(block, &mib.to_string()),
+            "Suballocation block 256.0 MiB"
+        );
+        assert_eq!(words(block, "all"), "Suballocation block all");
         assert_eq!(
             words("placement", "fit=1024\u{1b}"),
             "llama.cpp's own fitting (1024\\u{1b} MiB left free)"

@@ -1,7 +1,7 @@
 //! Tables: a muted head, thin lines between rows, numbers at the right. A row can be chosen, by pointer or keyboard.
 
 use eframe::egui::{
-    Align as EguiAlign, Color32, CornerRadius, CursorIcon, Key, Label, Layout, Rect, RichText,
+    Align as EguiAlign, Color32, CornerRadius, CursorIcon, Id, Key, Label, Layout, Rect, RichText,
     Sense, Stroke, Ui, UiBuilder, WidgetInfo, accesskit::Role, pos2, vec2,
 };
 
@@ -66,6 +66,7 @@ pub struct Table<'a> {
     wrap: bool,
     chosen: Option<usize>,
     name: Option<&'a dyn Fn(usize) -> String>,
+    scrolls: bool,
 }
 
 /// Where the cells of one row are put, in order.
@@ -87,6 +88,7 @@ impl<'a> Table<'a> {
             wrap: false,
             chosen: None,
             name: None,
+            scrolls: false,
         }
     }
 
@@ -104,7 +106,7 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// Rows can be chosen; `name` is what a screen reader calls them.
+    /// Rows can be chosen; `name` is what a screen reader calls them. One that becomes the chosen one is scrolled to.
     #[must_use]
     pub const fn choosable(
         mut self,
@@ -118,12 +120,13 @@ impl<'a> Table<'a> {
 
     /// Shows `rows` rows; returns the row just chosen.
     pub fn show(
-        self,
+        mut self,
         ui: &mut Ui,
         rows: usize,
         mut row: impl FnMut(usize, &mut Cells),
     ) -> Option<usize> {
         ui.spacing_mut().item_spacing.y = 0.0;
+        self.scrolls = self.name.is_some() && self.is_newly_chosen(ui);
         let edges = self.edges(ui.available_width());
         if self.head {
             self.head_row(ui, &edges);
@@ -135,6 +138,17 @@ impl<'a> Table<'a> {
             }
         }
         clicked
+    }
+
+    /// Has another row become the chosen one since the last frame? The first frame of a table changes nothing.
+    fn is_newly_chosen(&self, ui: &Ui) -> bool {
+        let id = Id::new(("chosen row", self.id));
+        let before = ui.data_mut(|data| {
+            let before = data.get_temp::<Option<usize>>(id);
+            data.insert_temp(id, self.chosen);
+            before
+        });
+        before.is_some_and(|before| before != self.chosen)
     }
 
     /// Left edge and width of each column.
@@ -204,6 +218,9 @@ impl<'a> Table<'a> {
             };
             ui.painter()
                 .rect_filled(wanted, CornerRadius::same(4), fill);
+            if chosen && self.scrolls {
+                response.scroll_to_me(Some(EguiAlign::Center));
+            }
             if response.has_focus() {
                 focus_ring(ui, wanted.shrink(3.0));
             }

@@ -106,19 +106,17 @@ pub fn show(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
     }
     let mut chosen = None;
     Card::bare().show(ui, |ui| {
+        let now = cx.link.ports().clock.now();
         let below = state.history.open.is_some() || state.history.comparing.is_some();
-        let height = if below {
-            ROWS_ABOVE * space::ROW
+        let table = |ui: &mut Ui| table(ui, &state.history, now);
+        // A scroll area keeps what is to be brought into view to itself, so the page's own list has none.
+        chosen = if below {
+            let short = ScrollArea::vertical().max_height(ROWS_ABOVE * space::ROW);
+            let short = short.id_salt("sessions").auto_shrink([false, true]);
+            short.show(ui, table).inner
         } else {
-            f32::INFINITY
+            table(ui)
         };
-        ScrollArea::vertical()
-            .id_salt("sessions")
-            .max_height(height)
-            .auto_shrink([false, true])
-            .show(ui, |ui| {
-                chosen = table(ui, &state.history, cx.link.ports().clock.now());
-            });
     });
     pages(ui, state, cx);
     if let Some(session) = chosen {
@@ -155,7 +153,8 @@ fn stale(ui: &mut Ui, state: &mut AppState, cx: &mut Cx) {
 
 fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     let lines = &history.page.value()?.lines;
-    let wide = ui.available_width() > 800.0;
+    let width = ui.available_width();
+    let (wide, wider) = (width > 800.0, width > 1000.0);
     let when = if history.comparing.is_some() {
         150.0
     } else {
@@ -170,6 +169,9 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     ];
     if wide {
         columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
+    }
+    if wider {
+        columns.insert(2, Column::left("Build", Width::Share(0.9)));
     }
     columns.push(Column::left("Profile", Width::Share(1.7)));
     let picked = |session: i64| {
@@ -197,6 +199,9 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
             let line = &lines[row];
             began(cells, history, line, now, picked(line.id));
             cells.text(clean(&line.model));
+            if wider {
+                cells.muted(clean(&line.runtime));
+            }
             cells.muted(match line.kind {
                 SessionKind::Tune => line.goal.to_string(),
                 SessionKind::Lab => line.kind.word().to_owned(),
