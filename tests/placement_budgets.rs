@@ -12,6 +12,8 @@ mod placement_support;
 #[path = "support/replay.rs"]
 mod replay;
 
+use std::collections::BTreeMap;
+
 use flux::domain::placement::assignment::ContextParams;
 use flux::domain::placement::assumed::priors;
 use flux::domain::placement::devices::Memories;
@@ -21,8 +23,9 @@ use flux::domain::placement::learn;
 use flux::domain::placement::memory::{Corrections, Prompts, captured_graphs, memory};
 use flux::domain::placement::pool::pooled;
 use flux::domain::placement::speed::{Constant, Status};
+use flux::domain::search::{Confirmation, MetricJudgement};
 use flux::domain::telemetry::{Metric, SeriesId};
-use flux::domain::types::{Backend, Bytes, RunOutcome, TestSamples};
+use flux::domain::types::{Backend, Bytes, RunOutcome, Stage, TestSamples};
 use flux::ports::{RunHead, Store as _};
 use flux::store::{Access, SqliteStore};
 
@@ -184,5 +187,63 @@ fn memory_is_predicted_within_two_percent_of_the_sensor() {
         }
         println!("{shape} {recorded}: {counted} runs, at most {worst:.2} %");
         assert!(counted > 20, "{counted}");
+    }
+}
+
+/// Mean rate of generation of each of Flux's own placements over its screened and interleaved runs, tokens per second.
+fn generated(recorded: &str, session: i64) -> BTreeMap<String, f64> {
+    let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (head, tests) in runs(recorded, &[session]) {
+        let words = head.planned.settings.0.get("placement").cloned();
+        let Some(words) = words.filter(|w| !w.starts_with("fit")) else {
+            continue;
+        };
+        if head.planned.stage == Stage::WarmUp {
+            continue;
+        }
+        let generation = tests.iter().find(|t| t.test.n_prompt == 0).unwrap();
+        let tokens = f64::from(generation.test.n_gen);
+        let of = |ns: &u64| tokens * 1e9 / *ns as f64;
+        let mean = generation.samples_ns.iter().map(of).sum::<f64>();
+        let rate = mean / generation.samples_ns.len() as f64;
+        rates.entry(words).or_default().push(rate);
+    }
+    let mean = |v: Vec<f64>| v.iter().sum::<f64>() / v.len() as f64;
+    rates.into_iter().map(|(w, v)| (w, mean(v))).collect()
+}
+
+/// Issue text: the chosen plan is within 3 % of the best measured neighbour. Of the two best of its own Flux takes the second
+/// where it ran better in turns with the first and loses at most 2 % of prompts (`engine/plan/bench/own.rs`). Session 4 of the
+/// budgets was recorded before that rule.
+#[test]
+fn the_choice_is_within_three_percent_of_the_best_of_its_neighbours() {
+    let sessions = [
+        (replay::BUDGETS, 1),
+        (replay::BUDGETS, 2),
+        (replay::BUDGETS, 3),
+        (replay::BUDGETS, 4),
+        (replay::BUDGETS, 5),
+        (replay::TUNES, 15),
+        (replay::VULKAN, 3),
+    ];
+    for (recorded, session) in sessions {
+        let dir = tempfile::tempdir().unwrap();
+        replay::unpack(recorded, dir.path());
+        let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+        let own = store.verdicts(session).unwrap().swap_remove(0);
+        let judged: Confirmation = serde_json::from_value(own.detail).unwrap();
+        let change = |m: &MetricJudgement| m.confirmed.change_pct;
+        let is_second = change(&judged.metrics[&judged.primary]) > 0.0
+            && judged.metrics.values().all(|m| change(m) >= -2.0);
+        let arm = if is_second {
+            &judged.settings
+        } else {
+            &judged.baseline
+        };
+        let rates = generated(recorded, session);
+        let best = rates.values().copied().fold(0.0, f64::max);
+        let behind = 100.0 * (1.0 - rates[&arm.0["placement"]] / best);
+        println!("{recorded} {session}: {arm}, {behind:.1} % behind the best");
+        assert!(behind <= 3.0, "{recorded} {session}: {arm} of {rates:?}");
     }
 }
