@@ -205,6 +205,7 @@ fn flux_show_prints_what_the_readme_says() {
         &mixture,
         "Mean error of the predictions: generation 22 %, prompts 22 %\n",
     );
+    has(&mixture, "  Limits       12.00 GiB of each device\n");
     let [prompts] = shown(replay::VULKAN, &[2]).try_into().unwrap();
     for became in [
         "+9.1 %  15074 / 13026 / 332  confirmed: improved\n",

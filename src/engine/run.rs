@@ -243,10 +243,8 @@ fn no_profile(asked: Option<Goal>, others: &str) -> Notice {
 /// What to say of a profile whose placement was chosen under a limit: without it another might be faster.
 fn limit_of(profile: &Profile, ports: &Ports) -> Result<Option<Notice>, JobError> {
     let session = ports.store.session(profile.session)?;
-    let config = session.map(|s| serde_json::from_value::<PlanConfig>(s.begun.config));
-    let limit = config
-        .and_then(Result::ok)
-        .and_then(|c| c.request.vram_limit);
+    let config = session.and_then(|s| PlanConfig::of(&s.begun));
+    let limit = config.and_then(|c| c.request.vram_limit);
     Ok(limit.map(|limit| {
         let id = profile.id;
         info(

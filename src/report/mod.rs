@@ -22,7 +22,7 @@ use crate::engine::evidence::Evidence;
 pub use export::{Format, document, export};
 pub use file::{refused, write};
 pub use paths::Paths;
-pub use place::{Rows, place};
+pub use place::{Rows, limits, place};
 pub use story::{Outcome, Story};
 
 /// The report of a session.

@@ -2,7 +2,8 @@
 
 use crate::domain::machine::gpus;
 use crate::domain::text::{count, parameters};
-use crate::domain::types::{Machine, ModelInfo, Runtime};
+use crate::domain::types::{ModelInfo, Runtime};
+use crate::engine::plan::bench::PlanConfig;
 use crate::ports::{NewSession, SessionKind};
 
 /// Names and values; empty where nothing is known.
@@ -14,13 +15,14 @@ pub fn place(begun: &NewSession) -> [(&'static str, Rows); 3] {
     let runs = begun.kind != SessionKind::Lab;
     let known = |rows: fn(&NewSession) -> Rows| if runs { rows(begun) } else { Rows::new() };
     [
-        ("Machine", machine(&begun.machine)),
+        ("Machine", machine(begun)),
         ("llama.cpp", known(|begun| runtime(&begun.runtime))),
         ("Model", known(|begun| model(&begun.model))),
     ]
 }
 
-fn machine(machine: &Machine) -> Rows {
+fn machine(begun: &NewSession) -> Rows {
+    let machine = &begun.machine;
     let host = &machine.host;
     let mut rows = Rows::new();
     for gpu in gpus(machine) {
@@ -59,8 +61,14 @@ fn machine(machine: &Machine) -> Rows {
         ("RAM", memory),
         ("System", system),
         ("Power plan", host.power_plan.clone().unwrap_or_default()),
+        ("Limits", limits(begun).unwrap_or_default()),
     ]);
     rows
+}
+
+/// Of the machine's memory, as a plan was asked to keep them.
+pub fn limits(begun: &NewSession) -> Option<String> {
+    PlanConfig::of(begun)?.request.limits()
 }
 
 fn runtime(runtime: &Runtime) -> Rows {

@@ -17,6 +17,7 @@ use crate::engine::report::{AbDocument, ArmDocument, LiveDocument, Overhead, Tun
 use crate::engine::resume::can_resume;
 use crate::ports::{Session, SessionKind, SessionState, StoredRun, StoredVerdict};
 use crate::report::findings::ended;
+use crate::report::limits;
 
 use super::comparison;
 use super::history::{kind, state};
@@ -108,7 +109,7 @@ fn head(session: &Session, style: Style) -> String {
         ];
         return format!("{}\n{}", style.heading(&title), pairs(&rows, 2));
     }
-    let rows = [
+    let mut rows = vec![
         ("Began", moment(begun.started_at)),
         (
             "Model",
@@ -120,9 +121,12 @@ fn head(session: &Session, style: Style) -> String {
         ),
         ("Runtime", super::runtimes::one(&begun.runtime)),
         ("Goal", begun.goal.to_string()),
+    ];
+    rows.extend(limits(begun).map(|limits| ("Limits", limits)));
+    rows.extend([
         ("Fingerprint", begun.fingerprint.hash.clone()),
         ("Flux", clean(&begun.flux_version)),
-    ];
+    ]);
     format!("{}\n{}", style.heading(&title), pairs(&rows, 2))
 }
 

@@ -111,6 +111,18 @@ impl PlanRequest {
         }
     }
 
+    /// The limits asked for, in words: `12.00 GiB of each device, 8.00 GiB of RAM`; `None` without any.
+    pub fn limits(&self) -> Option<String> {
+        let limits = [
+            self.vram_limit.map(|b| format!("{b} of each device")),
+            self.ram_limit.map(|b| format!("{b} of RAM")),
+            self.memory_reserve
+                .map(|b| format!("{b} of each device left free")),
+        ];
+        let limits: Vec<String> = limits.into_iter().flatten().collect();
+        (!limits.is_empty()).then(|| limits.join(", "))
+    }
+
     /// Tokens of the prompt test and of the generation test.
     pub fn tokens(&self) -> (u32, u32) {
         (

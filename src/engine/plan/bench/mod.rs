@@ -3,6 +3,7 @@
 
 mod arm;
 mod arms;
+mod config;
 mod first_guess;
 mod keep;
 mod own;
@@ -28,12 +29,12 @@ use crate::engine::report::{
     self, AbDocument, ArmDocument, ConfirmationDocument, ModelDocument, Overhead,
 };
 use crate::engine::settings::PLACEMENT;
-use crate::engine::target::Target;
 use crate::engine::tune::{begin, close};
 use crate::engine::workplace::Workplace;
 pub use arm::ArmResult;
 use arm::result;
 use arms::{FIRST, NEIGHBOURS, first, fit_within, neighbours, own_words, placed};
+pub use config::{Judged, PlanConfig};
 
 use super::{CandidateDocument, PlanBase, PlanDocument, PlanRequest, base_on};
 
@@ -43,24 +44,6 @@ const NEAR: f64 = 1.15;
 const REPETITIONS: u32 = 3;
 /// Processes per arm of each confirmation, unless told otherwise: the method's fewest.
 const PROCESSES: u32 = 4;
-/// What a benchmark was begun with, as its session keeps it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlanConfig {
-    /// As asked for.
-    pub request: PlanRequest,
-    /// Where the arms run.
-    pub target: Target,
-    /// What they are judged by.
-    #[serde(default)]
-    pub plan: Option<Judged>,
-}
-
-/// The part of a method's plan that says what a session is judged by, as searches and comparisons keep it too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
-    /// The goal and its tests.
-    pub objective: Objective,
-}
 
 /// What benchmarking came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
