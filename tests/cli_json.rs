@@ -239,7 +239,8 @@ fn a_cancelled_search_says_in_its_document_what_is_kept() {
     let kept = error["kept_runs"].as_u64().unwrap();
     assert!(kept >= 3, "{document}");
     assert_eq!(error["session"], 1);
-    assert_eq!(error["hint"], "go on with `flux tune --resume 1`");
+    let next = format!("go on with {}", bed.hinted("tune --resume 1"));
+    assert_eq!(error["hint"], next.as_str());
     let headline = format!("cancelled: {kept} runs kept in session 1");
     assert_eq!(error["headline"], headline.as_str());
 }

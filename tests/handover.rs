@@ -310,7 +310,8 @@ fn what_has_no_profile_is_not_handed_over() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("`flux show 1` says why"), "{said}");
+        let why = format!("{} says why", bed.hinted("show 1"));
+        assert!(said.contains(&why), "{said}");
         let error = refused(&output, 1);
         assert_eq!(
             error,

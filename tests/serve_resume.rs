@@ -62,10 +62,8 @@ fn a_comparison_goes_on_where_it_was_cancelled_or_killed() {
         let said = broken_off(&bed, FLASH, signal);
         if signal == Signal::TERM {
             let said: Value = serde_json::from_slice(&said).unwrap();
-            assert_eq!(
-                said["error"]["hint"],
-                "go on with `flux serve-check --resume 1`"
-            );
+            let next = format!("go on with {}", bed.hinted("serve-check --resume 1"));
+            assert_eq!(said["error"]["hint"], next.as_str());
         }
         let kept = bed.store().runs(1).unwrap();
         assert!((3..10).contains(&kept.len()), "{}", kept.len());

@@ -264,8 +264,10 @@ fn without_a_display_it_says_so_in_a_sentence() {
         assert!(output.stdout.is_empty());
         String::from_utf8(output.stderr).unwrap()
     };
-    let hint =
-        "hint: `flux help` lists what works without one, `flux quickstart` does everything once\n";
+    let dir_words = dir.path().display();
+    let hint = format!(
+        "hint: `flux help` lists what works without one, `flux --data-dir {dir_words} quickstart` does everything once\n"
+    );
     assert_eq!(
         run(None),
         format!(

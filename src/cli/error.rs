@@ -1,14 +1,16 @@
 //! How a command fails: one clear sentence, the causes beneath, what to do next, and the exit status.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::engine::message::{JobError, USAGE};
 use crate::ports::PortError;
 
-use crate::domain::text::clean;
+use crate::domain::text::{clean, shell_command};
 
 /// Why a command did not end with status 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +99,17 @@ impl CliError {
         self
     }
 
+    /// The same error whose hint names the data folder, where one was named: without it the commands would look elsewhere.
+    #[must_use]
+    pub fn in_folder(mut self, data_dir: Option<&Path>) -> Self {
+        let hint = match &mut self {
+            Self::Failed(failure) | Self::Usage(failure) => &mut failure.hint,
+            Self::Cancelled(kept) => &mut kept.hint,
+        };
+        *hint = hint.take().map(|hint| in_folder(&hint, data_dir));
+        self
+    }
+
     /// The exit status (design section 2).
     pub const fn status(&self) -> u8 {
         match self {
@@ -147,6 +160,19 @@ impl CliError {
         }
         text
     }
+}
+
+/// A text whose commands of Flux's own name the data folder, where one was named.
+pub fn in_folder(text: &str, data_dir: Option<&Path>) -> String {
+    data_dir.map_or_else(
+        || text.to_owned(),
+        |dir| {
+            let words = ["flux", "--data-dir", &dir.display().to_string()].map(str::to_owned);
+            let command = shell_command(&BTreeMap::new(), &words);
+            let named = text.replace("`flux ", &format!("`{command} "));
+            named.replace(&format!("`{command} help`"), "`flux help`")
+        },
+    )
 }
 
 impl From<PortError> for CliError {

@@ -31,7 +31,9 @@ pub fn main() -> ExitCode {
     }
     signals::survive_file_limits();
     let output = Output::new(&cli.global);
+    let data_dir = cli.global.data_dir.clone();
     let error = run(cli, &output).err();
+    let error = error.map(|e| e.in_folder(data_dir.as_deref()));
     if let Some(error) = &error {
         say(&error.text());
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::search::{ENERGY, FIRST_TOKEN, REQUEST, Refusal, Rejection, SearchSpace};
+use crate::domain::search::{
+    ENERGY, FIRST_TOKEN, HARMFUL, REQUEST, Refusal, Rejection, SearchSpace,
+};
 use crate::domain::stats::{GUARD_LOSS_PCT, MIN_EFFECT_PCT};
 use crate::domain::text::{
     Metric, both_arms, capitalised, change, change_with_interval, clean, clients_cells, count,
@@ -238,6 +240,10 @@ pub enum Fate {
     StoppedEarly,
     /// Screened: a guarded metric lost too much.
     Harmful,
+    /// Screened: faster, and nothing was confirmed.
+    NotConfirmed,
+    /// Screened: the baseline varies too much to say.
+    NotJudged,
     /// Confirmed with this verdict.
     Confirmed(Verdict),
     /// Confirmed as faster and rejected for what else it costs.
@@ -255,6 +261,8 @@ impl Fate {
             Self::Failed => "failed".to_owned(),
             Self::StoppedEarly => "stopped early".to_owned(),
             Self::Harmful => "harmful".to_owned(),
+            Self::NotConfirmed => "not confirmed".to_owned(),
+            Self::NotJudged => "not judged".to_owned(),
             Self::Confirmed(verdict) => verdict.to_string(),
             Self::Rejected(why) => why.words().to_owned(),
         }
@@ -312,11 +320,16 @@ fn screened_fate(document: &TuneDocument, candidate: &CandidateDocument) -> Fate
     let is_more = document
         .winner()
         .is_some_and(|w| is_more(&candidate.settings, w));
+    let reason = candidate.reason.as_deref().unwrap_or_default();
+    let is_harmful = reason.starts_with(HARMFUL);
     match (candidate.status.as_str(), candidate.change_pct) {
+        ("ok", Some(_)) if document.is_too_noisy() => Fate::NotJudged,
         ("ok", Some(pct)) if pct < -MIN_EFFECT_PCT => Fate::Slower,
-        // A candidate that ran has no other reason to be left out.
-        ("ok", Some(_)) if candidate.reason.is_some() => Fate::Harmful,
+        ("ok", Some(_)) if is_harmful => Fate::Harmful,
         ("ok", Some(_)) if is_more => Fate::NoFurtherGain,
+        ("ok", Some(pct)) if pct > MIN_EFFECT_PCT && document.confirmations.is_empty() => {
+            Fate::NotConfirmed
+        }
         ("ok", Some(pct)) if pct > MIN_EFFECT_PCT => Fate::SmallerGain,
         ("ok", _) => Fate::NoGain,
         ("stopped-early", _) => Fate::StoppedEarly,
@@ -324,12 +337,12 @@ fn screened_fate(document: &TuneDocument, candidate: &CandidateDocument) -> Fate
     }
 }
 
-/// What became of a candidate, in words: `confirmed: improved`, `smaller gain`, `failed: out of memory`. One that was cut down
+/// What became of a candidate, in words: `confirmation: improved`, `smaller gain`, `failed: out of memory`. One that was cut down
 /// before its confirmation says to what.
 pub fn became(document: &TuneDocument, candidate: &CandidateDocument) -> String {
     let mut confirmations = document.confirmations.iter().rev();
     if let Some(c) = confirmations.find(|c| c.settings == candidate.settings) {
-        return format!("confirmed: {}", confirmed_fate(c).words());
+        return format!("confirmation: {}", confirmed_fate(c).words());
     }
     let cut = candidate.reason.is_none().then(|| {
         let to = |c: &&ConfirmationDocument| is_more(&candidate.settings, &c.settings);

@@ -33,6 +33,11 @@ pub struct Bed {
 }
 
 impl Bed {
+    /// A command as hints say it: with this bed's data folder.
+    pub fn hinted(&self, words: &str) -> String {
+        format!("`flux --data-dir {} {words}`", self.data.display())
+    }
+
     /// With a runtime that behaves as `config_toml` scripts.
     pub fn new(config_toml: &str) -> Self {
         let fake = FakeRuntime::new(config_toml);

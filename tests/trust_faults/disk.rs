@@ -94,7 +94,7 @@ fn is_told(world: &World, end: &End, what: &str) {
         end.words()
     );
     if let (Some(session), runs) = end.announced() {
-        let resume = format!("flux tune --resume {session}");
+        let resume = world.bed.hinted(&format!("tune --resume {session}"));
         assert!(hint.unwrap().contains(&resume), "{}", end.words());
         assert!(runs == 0 || end.words().contains("kept"), "{}", end.words());
     }

@@ -51,8 +51,8 @@ fn cancelled(signals: &[Signal], said: &str) {
     nothing_survives(&bed);
     let (_, runs) = end.announced();
     let last = end.heard.last().unwrap();
-    let words =
-        format!("cancelled: {runs} runs kept in session 1; go on with `flux tune --resume 1`");
+    let next = bed.hinted("tune --resume 1");
+    let words = format!("cancelled: {runs} runs kept in session 1; go on with {next}");
     assert_eq!(*last, words);
     let store = bed.store();
     let end = store.session(1).unwrap().unwrap().end.unwrap();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cli::args::{Export, History, Show};
-use crate::cli::error::{CliError, CliResult};
+use crate::cli::error::{CliError, CliResult, in_folder};
 use crate::cli::output::{Output, print_file, print_json};
 use crate::cli::render::{history, session};
 use crate::domain::text::clean;
@@ -38,7 +38,8 @@ pub fn show(args: &Show, place: &Place, output: &Output) -> CliResult {
     let is_measured = ports.store.is_measured();
     let evidence = evidence(args.id, &ports)?;
     output.print_either(&evidence, || {
-        session::show(&evidence, is_measured, output.verbose, output.style)
+        let text = session::show(&evidence, is_measured, output.verbose, output.style);
+        in_folder(&text, place.data_dir())
     })
 }
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::domain::placement::speed::Status;
-use crate::domain::text::{clean, count, settings_words, shell_command};
+use crate::domain::text::{capitalised, clean, count, settings_words, shell_command};
 use crate::domain::types::Bytes;
 use crate::engine::plan::{
-    ArmResult, BenchDocument, CandidateDocument, ConstantDocument, FitDocument, ModelRuns,
-    PlanDocument, told,
+    ArmResult, BenchDocument, CandidateDocument, ConstantDocument, FitDocument, MORE_ROOM,
+    ModelRuns, PlanDocument, told,
 };
 use crate::report::placements;
 
@@ -38,6 +38,7 @@ pub fn plan(document: &PlanDocument, style: Style) -> String {
         for why in &document.nothing_fits {
             let _ = writeln!(text, "  With everything in RAM: {}", clean(why));
         }
+        let _ = writeln!(text, "  {}", capitalised(MORE_ROOM));
     }
     if !document.candidates.is_empty() {
         let _ = write!(text, "\n{}", candidates(&document.candidates, style));

@@ -248,8 +248,7 @@ fn verdicts(verdicts: &[StoredVerdict], session: &Session, style: Style) -> Stri
     let mut text = String::new();
     for verdict in verdicts {
         let title = format!(
-            "Verdict {} on {}: {}",
-            verdict.id,
+            "Verdict on {}: {}",
             against(verdict, session),
             verdict.verdict
         );
@@ -468,7 +467,7 @@ pub(crate) mod tests {
             "Session 5: tune\n",
             "  run   1, confirmation, arm B: Graphics queue on [12 s]\n       tg128  36.0 t/s  (32.00 40.00)\n",
             "  run   2, screening: Graphics queue on [12 s]\n       failed: out of memory: cudaMalloc failed\n",
-            "Verdict 2 on Graphics queue on: improved\ntg128  Improved: +68.3 %",
+            "Verdict on Graphics queue on: improved\ntg128  Improved: +68.3 %",
             "Notices\n  warning: on battery\n",
             "Ended: done, 1970-01-01 00:01 UTC, improved\n",
         ] {

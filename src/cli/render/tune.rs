@@ -197,7 +197,14 @@ pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
             findings::became(document, candidate),
         ]);
     }
-    let title = format!("Screened, best first ({})", labels.join(" / "));
+    let drift = document.baseline.as_ref().and_then(|b| b.drift_pct);
+    let against = drift.map_or_else(String::new, |pct| {
+        format!(
+            "; changes are against a baseline that drifted by {}",
+            change(pct, 1)
+        )
+    });
+    let title = format!("Screened, best first ({}){against}", labels.join(" / "));
     format!(
         "{}\n{}",
         style.heading(&clean(&title)),
@@ -337,7 +344,7 @@ mod tests {
             [
                 "Screened, best first (pp512 / tg128)",
                 "  #  Candidate             Change         t/s  Became",
-                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmed: improved",
+                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmation: improved",
                 "  1  Flash attention off  −11.3 %  193 / 20.2  slower",
                 "  3  Micro-batch 4096                   – / –  failed: out of memory",
             ]

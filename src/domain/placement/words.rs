@@ -40,6 +40,9 @@ pub struct Words {
 /// # Errors
 /// A word that is none, or a value that is no number where one is needed; a sentence without a full stop.
 pub fn parse(text: &str, context: &ContextParams) -> Result<Words, String> {
+    if text.trim().is_empty() {
+        return Err("a placement without words: write ngl=24 or ncmoe=8".to_owned());
+    }
     let mut words = Words {
         placement: Placement::default(),
         context: context.clone(),

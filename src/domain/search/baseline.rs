@@ -332,6 +332,7 @@ impl<'h> Baseline<'h> {
             runs: u32::try_from(runs).unwrap_or(u32::MAX),
             noise_pct: self.noise_pct,
             drift_pct: self.drift_pct(),
+            too_noisy: self.is_too_noisy(),
             stock_failure: self.stock_failure.clone(),
         }
     }

@@ -31,6 +31,7 @@ pub(super) fn decide<'h>(
 ) -> Known<Decision> {
     for index in 0..search.candidates.len() {
         search.refresh(index);
+        search.tell_harm(index);
     }
     let mut decision = Decision::without_a_winner(search, session);
     if search.baseline.is_too_noisy() {

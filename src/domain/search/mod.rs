@@ -36,7 +36,7 @@ pub use launch::{SettingsError, Tool};
 pub use offer::{
     Capabilities, Offer, OfferRules, OfferedDimension, OfferedValue, Refusal, UnknownDimension,
 };
-pub use outcome::{BaselineSummary, Candidate, CandidateStatus, StaleCheck, TuneOutcome};
+pub use outcome::{BaselineSummary, Candidate, CandidateStatus, HARMFUL, StaleCheck, TuneOutcome};
 pub use plan::{PlanError, PlanInput, TunePlan};
 pub use schedule::interleaved;
 pub use session::{Progress, Remark, StageProgress, TuneNote};

@@ -241,7 +241,11 @@ fn refused_whole(
     let backends = &dimension.backends;
     if !backends.is_empty() && !backends.contains(&capabilities.backend) {
         let names: Vec<&str> = backends.iter().map(|b| b.name()).collect();
-        return Some(format!("only for the {} backend", names.join(" or ")));
+        let here = match capabilities.backend {
+            Backend::Cpu => ", and no GPU is used here",
+            _ => "",
+        };
+        return Some(format!("only for the {} backend{here}", names.join(" or ")));
     }
     if !backends.is_empty() && capabilities.software_device {
         return Some("the device is a software renderer, not a GPU".to_owned());

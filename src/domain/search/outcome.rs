@@ -71,9 +71,15 @@ pub struct BaselineSummary {
     pub noise_pct: f64,
     /// Change from the first to the last baseline run, percent; `None` where no drift is told from noise.
     pub drift_pct: Option<f64>,
+    /// Its own runs vary by more than can be judged.
+    #[serde(default)]
+    pub too_noisy: bool,
     /// Why stock is not the baseline.
     pub stock_failure: Option<Failure>,
 }
+
+/// What the reason of a candidate begins with that harms a guarded metric beyond noise.
+pub const HARMFUL: &str = "nothing is built on it";
 
 /// What became of a stale profile's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

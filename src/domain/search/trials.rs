@@ -9,7 +9,7 @@ use crate::domain::types::{Failure, PlannedRun, RunOutcome, Settings, Stage, Tes
 use super::baseline::Baseline;
 use super::goal::mean_rate;
 use super::offer::Refusal;
-use super::outcome::{Candidate, CandidateStatus, StaleCheck};
+use super::outcome::{Candidate, CandidateStatus, HARMFUL, StaleCheck};
 use super::plan::TunePlan;
 use super::session::{Known, Recorded, Session, TuneNote, plain_run, probe_if_lost};
 
@@ -86,6 +86,18 @@ impl<'p, 'h> Search<'p, 'h> {
         self.candidates[index].guard_pct.is_some_and(|g| g < -limit)
     }
 
+    /// Gives a candidate that is harmful that as its reason.
+    pub fn tell_harm(&mut self, index: usize) {
+        let is_harmful = self.harmed(index);
+        let candidate = &mut self.candidates[index];
+        if let Some(guard) = candidate.guard_pct.filter(|_| is_harmful)
+            && candidate.status == CandidateStatus::Ok
+        {
+            let by = change(guard, 1);
+            candidate.reason = Some(format!("{HARMFUL}: a guarded metric changed by {by}"));
+        }
+    }
+
     /// Measures settings and adopts them when they beat the best by more than noise, twice: a second process must
     /// repeat the gain, so that a lucky reading does not become what all others are measured against. `least_pct` is a
     /// further bar.
@@ -107,19 +119,13 @@ impl<'p, 'h> Search<'p, 'h> {
             self.measure_again(session, index, &format!("{purpose} once more"))?;
         }
         let adopted = first && self.wins(index, least_pct);
-        let harmed = self.harmed(index);
         let candidate = &mut self.candidates[index];
         candidate.adopted |= adopted;
         if adopted {
             self.best = Some(index);
         } else if candidate.status == CandidateStatus::Ok {
-            candidate.reason = match candidate.guard_pct {
-                Some(guard) if harmed => Some(format!(
-                    "nothing is built on it: a guarded metric changed by {}",
-                    change(guard, 1)
-                )),
-                _ => first.then(|| "a second process did not repeat the gain".to_owned()),
-            };
+            candidate.reason = first.then(|| "a second process did not repeat the gain".to_owned());
+            self.tell_harm(index);
         }
         let candidate = self.candidates[index].clone();
         session.notes.push(TuneNote::Screened { candidate });

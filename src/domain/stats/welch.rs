@@ -121,7 +121,7 @@ impl Means {
     /// Fieller's interval of `b/a − 1`, percent: the ratios ρ with `(b − ρa)² ≤ t²·(error_b − 2ρ·cov + ρ²·error_a)`, where t
     /// is the two-sided quantile at `df`. With `A = a² − t²·error_a`, `B = ab − t²·cov`, `C = b² − t²·error_b` they lie
     /// between the roots `(B ± sqrt(B² − AC))/A`. `None` where the baseline is not told from zero (`A ≤ 0`): the set is
-    /// unbounded.
+    /// unbounded. A rate is never negative, so the interval ends at −100 %.
     pub fn relative_interval(&self) -> Option<[f64; 2]> {
         let t = upper_quantile(f64::midpoint(1.0, CONFIDENCE), self.df)?;
         let Self {
@@ -143,7 +143,8 @@ impl Means {
         let root = t * spread.max(0.0).sqrt();
         let shift = a * (b - a) + square * (error_a - covariance);
         let percent = |numerator: f64| 100.0 * numerator / denominator;
-        Some([percent(shift - root), percent(shift + root)])
+        let low = percent(shift - root).max(-100.0);
+        Some([low, percent(shift + root)])
     }
 }
 

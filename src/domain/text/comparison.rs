@@ -132,8 +132,14 @@ pub fn test_line(comparison: &Comparison) -> Option<String> {
     };
     let effect = comparison
         .hedges_g
-        .map_or_else(String::new, |g| format!(", Hedges' g = {g:.2}"));
-    Some(format!("t = {t:.2}, df = {df:.1}, {p}{effect}"))
+        .map_or_else(String::new, |g| format!(", Hedges' g = {}", number(g)));
+    let t = number(t);
+    Some(format!("t = {t}, df = {df:.1}, {p}{effect}"))
+}
+
+/// Two decimals, with the sign that changes have.
+fn number(value: f64) -> String {
+    format!("{value:.2}").replace('-', "−")
 }
 
 #[cfg(test)]

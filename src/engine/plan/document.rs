@@ -261,6 +261,9 @@ impl PlanDocument {
     }
 }
 
+/// What to do where no placement fits.
+pub const MORE_ROOM: &str = "allow more memory, choose a smaller model, or plan for `--device cpu`";
+
 /// Why no placement fits: what the one that needs least of the devices lacks.
 pub(super) fn why_nothing(base: &PlanBase, is_so: bool) -> Vec<String> {
     let least = base.predict("ngl=0 repack=0").ok().filter(|_| is_so);

@@ -33,6 +33,10 @@ pub(super) struct StoredTests {
     pub buffers: Vec<BufferUse>,
     /// Memory of the first GPU that the process took beside the buffers it told of.
     beside: Option<Beside>,
+    /// Its placement, in words; `None` is stock's.
+    placed: Option<String>,
+    /// Something disturbed it, by its readings.
+    is_doubtful: bool,
 }
 
 /// What a process took of a GPU beside its buffers.
@@ -50,6 +54,25 @@ impl StoredTests {
     pub fn tests(&self) -> Vec<TestSamples> {
         self.tests.clone()
     }
+
+    /// Is it of the same model with the same placement?
+    fn repeats(&self, other: &Self) -> bool {
+        let model = |run: &Self| Some(run.tests.first()?.record["model_filename"].clone());
+        self.placed == other.placed && model(self) == model(other)
+    }
+}
+
+/// Leaves out runs that something disturbed where others like them ran undisturbed; so many. A machine that is always busy is
+/// learned from as it is.
+pub(super) fn leave_out_disturbed(runs: &mut Vec<StoredTests>) -> usize {
+    let is_out = |run: &StoredTests| {
+        run.is_doubtful && runs.iter().any(|r| !r.is_doubtful && r.repeats(run))
+    };
+    let out: Vec<bool> = runs.iter().map(is_out).collect();
+    let mut out = out.into_iter();
+    let before = runs.len();
+    runs.retain(|_| !out.next().unwrap_or(false));
+    before - runs.len()
 }
 
 /// Records of llama-bench output.
@@ -118,6 +141,8 @@ pub(super) fn stored(
                 let known = telemetry.zip(idle).filter(|_| tells);
                 let taken = known.and_then(|(t, idle)| beside(&head.buffers, t, idle));
                 found.push(StoredTests {
+                    placed: placed.cloned(),
+                    is_doubtful: telemetry.is_some_and(|t| !t.doubts.is_empty()),
                     beside: taken.map(|(device, bytes)| Beside {
                         session: line.id,
                         device,
@@ -343,6 +368,8 @@ mod tests {
             energy: None,
         }];
         StoredTests {
+            placed: None,
+            is_doubtful: false,
             beside: Some(Beside {
                 session,
                 device: device.to_owned(),
@@ -420,5 +447,20 @@ mod tests {
             ..told
         };
         assert_eq!(beside(&buffers, &processor, 0.0), None);
+    }
+
+    /// A run that something disturbed is no evidence beside one like it that nothing disturbed, and better than none.
+    #[test]
+    fn disturbed_runs_are_left_out_where_others_like_them_are_not() {
+        let of = |placed: Option<&str>, is_doubtful| StoredTests {
+            placed: placed.map(str::to_owned),
+            is_doubtful,
+            ..run(1, "CUDA0", 700, 1000)
+        };
+        let nine = Some("ngl=9");
+        let mut runs = vec![of(None, true), of(None, false), of(nine, true)];
+        assert_eq!(leave_out_disturbed(&mut runs), 1);
+        let left = runs.iter().map(|r| (r.placed.as_deref(), r.is_doubtful));
+        assert_eq!(left.collect::<Vec<_>>(), [(None, false), (nine, true)]);
     }
 }

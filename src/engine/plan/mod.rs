@@ -34,7 +34,8 @@ use notices::{beyond, foreign, info_all, off};
 
 pub use bench::{ArmResult, BenchDocument};
 pub use document::{
-    CandidateDocument, ConstantDocument, FitDocument, MemoryDocument, ModelRuns, PlanDocument,
+    CandidateDocument, ConstantDocument, FitDocument, MORE_ROOM, MemoryDocument, ModelRuns,
+    PlanDocument,
 };
 pub use evidence::MeasuredPlacement;
 pub use history::{PredictionError, error_words, told};
@@ -192,7 +193,8 @@ fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<P
         ..exported.clone()
     };
     let key = fingerprint(&machine, runtime.as_ref());
-    let own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
+    let mut own = evidence::stored(&key, machine.simulated, &request.rpc, ports)?;
+    let disturbed = evidence::leave_out_disturbed(&mut own);
     let with = |beside| memories::memories(exported, runtime.as_ref(), request, beside);
     let beside = evidence::beside_buffers(&own, &layout, &with(Bytes(0))?);
     let mut notices = info_all("layout", &layout.notices);
@@ -219,6 +221,8 @@ fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<P
     real.host.usable = memories::host(&machine, None).usable;
     let learned = pooled(&records, &layout, &others, &real, &priors);
     notices.extend(info_all("left-out", &learned.left_out));
+    notices.extend(notices::disturbed(disturbed));
+    notices.extend(notices::poor(&learned.fit));
     let (corrections, difference) = corrections(&own, &layout, &memories);
     notices.extend(difference.as_ref().map(off));
     notices.extend(beyond(request, &layout));

@@ -2,8 +2,10 @@
 
 use crate::domain::machine;
 use crate::domain::placement::devices::{Memories, OffloadDevice};
+use crate::domain::placement::fit::Fit;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::memory::Difference;
+use crate::domain::text::count;
 use crate::domain::types::{Bytes, DeviceKind, Machine, TestSamples};
 use crate::ports::{Notice, NoticeLevel};
 
@@ -57,6 +59,34 @@ pub(super) fn beside(taken: Bytes, request: &PlanRequest) -> Option<Notice> {
         code: "beside-buffers".to_owned(),
         text: format!(
             "runs here took {taken} of the GPU beside their buffers (the driver's context, pools): that much is left free instead of {reserve}"
+        ),
+    })
+}
+
+/// Runs that something else disturbed are not learned from.
+pub(super) fn disturbed(runs: usize) -> Option<Notice> {
+    (runs > 0).then(|| Notice {
+        level: NoticeLevel::Info,
+        code: "left-out".to_owned(),
+        text: format!(
+            "{} left out: something else disturbed them, and others like them ran undisturbed",
+            count(runs as u64, "run")
+        ),
+    })
+}
+
+/// Mean error of a fit over its own benchmarks beyond which its predictions are no guide, percent: those of a hybrid placement
+/// vary by 25 % (paper section 1).
+const POOR_FIT_PCT: f64 = 25.0;
+
+/// A fit that does not even describe what it was fitted to.
+pub(super) fn poor(fit: &Fit) -> Option<Notice> {
+    let error = fit.mean_abs_error_pct(false)?;
+    (error > POOR_FIT_PCT).then(|| Notice {
+        level: NoticeLevel::Warning,
+        code: "poor-fit".to_owned(),
+        text: format!(
+            "the speed model misses the benchmarks it was fitted to by {error:.0} % on average: its predictions are no guide; measure again with `--bench` while nothing else runs"
         ),
     })
 }

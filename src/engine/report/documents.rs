@@ -195,6 +195,11 @@ pub struct TuneDocument {
 }
 
 impl TuneDocument {
+    /// Does the baseline vary too much for anything to be judged?
+    pub fn is_too_noisy(&self) -> bool {
+        self.baseline.as_ref().is_some_and(|b| b.too_noisy)
+    }
+
     /// Settings of the winner, saved or ready to be.
     pub fn winner(&self) -> Option<&Settings> {
         let confirmed = || Some(&self.confirmation.as_ref()?.settings);

@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// Rows can be chosen; `name` is what a screen reader calls them. One that becomes the chosen one is scrolled to.
+    /// Rows can be chosen; `name` is what a screen reader calls them.
     #[must_use]
     pub const fn choosable(
         mut self,
@@ -118,6 +118,13 @@ impl<'a> Table<'a> {
         self
     }
 
+    /// A row that becomes the chosen one is scrolled to.
+    #[must_use]
+    pub const fn in_sight(mut self) -> Self {
+        self.scrolls = true;
+        self
+    }
+
     /// Shows `rows` rows; returns the row just chosen.
     pub fn show(
         mut self,
@@ -126,7 +133,7 @@ impl<'a> Table<'a> {
         mut row: impl FnMut(usize, &mut Cells),
     ) -> Option<usize> {
         ui.spacing_mut().item_spacing.y = 0.0;
-        self.scrolls = self.name.is_some() && self.is_newly_chosen(ui);
+        self.scrolls = self.scrolls && self.is_newly_chosen(ui);
         let edges = self.edges(ui.available_width());
         if self.head {
             self.head_row(ui, &edges);
@@ -142,7 +149,7 @@ impl<'a> Table<'a> {
 
     /// Has another row become the chosen one since the last frame? The first frame of a table changes nothing.
     fn is_newly_chosen(&self, ui: &Ui) -> bool {
-        let id = Id::new(("chosen row", self.id));
+        let id = Id::unique(("chosen row", self.id));
         let before = ui.data_mut(|data| {
             let before = data.get_temp::<Option<usize>>(id);
             data.insert_temp(id, self.chosen);

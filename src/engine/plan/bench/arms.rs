@@ -5,7 +5,7 @@ use crate::domain::placement::words::{FIT, fitting};
 use crate::domain::search::Tool;
 use crate::domain::types::Settings;
 use crate::engine::message::JobError;
-use crate::engine::plan::document::{args, why_nothing};
+use crate::engine::plan::document::{MORE_ROOM, args, why_nothing};
 use crate::engine::plan::{PlanBase, PlanRequest};
 use crate::engine::settings::PLACEMENT;
 
@@ -77,7 +77,7 @@ fn nothing_fits(base: &PlanBase) -> JobError {
         "nothing-fits",
         format!("{told}: with everything in RAM {why}"),
     )
-    .hint("allow more memory, choose a smaller model, or plan for `--device cpu`")
+    .hint(MORE_ROOM)
 }
 
 /// Candidates one step from the fastest that are not measured yet, by what the recalibrated model says.

@@ -195,6 +195,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     });
     let clicked = Table::new("sessions", &columns)
         .choosable(chosen, &name)
+        .in_sight()
         .show(ui, lines.len(), |row, cells| {
             let line = &lines[row];
             began(cells, history, line, now, picked(line.id));

@@ -260,9 +260,12 @@ fn fate(ui: &mut Ui, fate: Fate) -> eframe::egui::Response {
         Fate::Slower => (Some(Icon::Regressed), t.regressed),
         Fate::Failed => (Some(Icon::Problem), t.regressed),
         Fate::Rejected(_) | Fate::Harmful => (Some(Icon::Warning), t.warning),
-        Fate::NoGain | Fate::NoFurtherGain | Fate::SmallerGain | Fate::StoppedEarly => {
-            (None, t.unchanged)
-        }
+        Fate::NoGain
+        | Fate::NoFurtherGain
+        | Fate::SmallerGain
+        | Fate::StoppedEarly
+        | Fate::NotConfirmed
+        | Fate::NotJudged => (None, t.unchanged),
     };
     badge(ui, icon, &fate.words(), color)
 }
