@@ -365,7 +365,7 @@ fn a_session_that_goes_on_is_reported_as_far_as_it_came() {
     gate.pass(|| {
         let page = scripted(&desk);
         assert!(
-            page.contains("<h1>Not finished: no result yet, 8 runs so far</h1>"),
+            page.contains("<h1>Not finished: no result, 8 runs kept</h1>"),
             "{page}"
         );
         assert!(page.contains("<h2>Screening</h2>"));

@@ -224,7 +224,7 @@ fn flux_show_prints_what_the_readme_says() {
     let [resumed] = shown(replay::TUNES, &[12]).try_into().unwrap();
     has(
         &resumed,
-        "Runs before that    3 min 35 s\n  Since it went on    23 s\n",
+        "Runs until it broke off  3 min 35 s\n  Since it went on         23 s\n",
     );
     let [cancelled] = shown(replay::PLANS, &[7]).try_into().unwrap();
     has(&cancelled, " tune --resume 7` goes on with it\n");

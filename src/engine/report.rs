@@ -95,7 +95,7 @@ impl Overhead {
         };
         let part = |name, secs| (secs > 0.0).then(|| (name, measured_span(secs)));
         let rows = [
-            part("Runs before that", self.earlier_run_secs),
+            part("Runs until it broke off", self.earlier_run_secs),
             Some((all, measured_span(self.wall_secs))),
             Some(("In llama.cpp", measured_span(self.run_secs))),
             part("Bandwidths measured", self.bandwidth_secs),

@@ -75,7 +75,7 @@ impl<'a> Story<'a> {
             Outcome::Lab(document) => document.sentence(),
             Outcome::Failed(headline, _) => format!("Failed: {headline}"),
             Outcome::Cancelled => format!("Cancelled: no result, {} kept", count(runs, "run")),
-            Outcome::Open => format!("Not finished: no result yet, {} so far", count(runs, "run")),
+            Outcome::Open => format!("Not finished: no result, {} kept", count(runs, "run")),
         }
     }
 

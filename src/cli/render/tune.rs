@@ -366,7 +366,7 @@ mod tests {
         gone_on["overhead"]["earlier_run_secs"] = json!(3000.0);
         let text = shown(&gone_on, CONTEXT);
         assert!(
-            text.contains("  Runs before that    50 min 00 s\n  Since it went on    21 min 00 s\n  In llama.cpp        20 min 57 s\n"),
+            text.contains("  Runs until it broke off  50 min 00 s\n  Since it went on         21 min 00 s\n  In llama.cpp             20 min 57 s\n"),
             "{text}"
         );
         assert!(

@@ -220,9 +220,7 @@ fn base_on(exported: &Machine, request: &PlanRequest, ports: &Ports) -> Result<P
     let mut real = memories.clone();
     real.host.usable = memories::host(&machine, None).usable;
     let learned = pooled(&records, &layout, &others, &real, &priors);
-    notices.extend(info_all("left-out", &learned.left_out));
-    notices.extend(notices::disturbed(disturbed));
-    notices.extend(notices::poor(&learned.fit));
+    notices.extend(notices::of_learning(&learned, disturbed));
     let (corrections, difference) = corrections(&own, &layout, &memories);
     notices.extend(difference.as_ref().map(off));
     notices.extend(beyond(request, &layout));

@@ -5,6 +5,7 @@ use crate::domain::placement::devices::{Memories, OffloadDevice};
 use crate::domain::placement::fit::Fit;
 use crate::domain::placement::layout::ModelLayout;
 use crate::domain::placement::memory::Difference;
+use crate::domain::placement::pool::Pooled;
 use crate::domain::text::count;
 use crate::domain::types::{Bytes, DeviceKind, Machine, TestSamples};
 use crate::ports::{Notice, NoticeLevel};
@@ -63,8 +64,15 @@ pub(super) fn beside(taken: Bytes, request: &PlanRequest) -> Option<Notice> {
     })
 }
 
-/// Runs that something else disturbed are not learned from.
-pub(super) fn disturbed(runs: usize) -> Option<Notice> {
+/// What was not learned from, so many disturbed runs among it, and whether what was learned is a guide.
+pub(super) fn of_learning(learned: &Pooled, disturbed_runs: usize) -> Vec<Notice> {
+    let mut notices = info_all("left-out", &learned.left_out);
+    notices.extend(disturbed(disturbed_runs));
+    notices.extend(poor(&learned.fit));
+    notices
+}
+
+fn disturbed(runs: usize) -> Option<Notice> {
     (runs > 0).then(|| Notice {
         level: NoticeLevel::Info,
         code: "left-out".to_owned(),
@@ -79,8 +87,7 @@ pub(super) fn disturbed(runs: usize) -> Option<Notice> {
 /// vary by 25 % (paper section 1).
 const POOR_FIT_PCT: f64 = 25.0;
 
-/// A fit that does not even describe what it was fitted to.
-pub(super) fn poor(fit: &Fit) -> Option<Notice> {
+fn poor(fit: &Fit) -> Option<Notice> {
     let error = fit.mean_abs_error_pct(false)?;
     (error > POOR_FIT_PCT).then(|| Notice {
         level: NoticeLevel::Warning,

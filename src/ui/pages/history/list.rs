@@ -155,25 +155,7 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
     let lines = &history.page.value()?.lines;
     let width = ui.available_width();
     let (wide, wider) = (width > 800.0, width > 1000.0);
-    let when = if history.comparing.is_some() {
-        150.0
-    } else {
-        112.0
-    };
-    let mut columns = vec![
-        Column::left("When", Width::Fixed(when)),
-        Column::left("Model", Width::Share(1.8)),
-        Column::left("Goal", Width::Share(0.9)),
-        Column::left("Verdict", Width::Fixed(112.0)),
-        Column::right("Change", Width::Fixed(72.0)),
-    ];
-    if wide {
-        columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
-    }
-    if wider {
-        columns.insert(2, Column::left("Build", Width::Share(0.9)));
-    }
-    columns.push(Column::left("Profile", Width::Share(1.7)));
+    let columns = columns(history, wide, wider);
     let picked = |session: i64| {
         let picks = &history.comparing.as_ref()?.picks;
         let is = |at: usize| picks.get(at).is_some_and(|(id, _)| *id == session);
@@ -213,6 +195,29 @@ fn table(ui: &mut Ui, history: &State, now: Timestamp) -> Option<i64> {
             profile(cells, history, line);
         });
     clicked.map(|row| lines[row].id)
+}
+
+fn columns(history: &State, wide: bool, wider: bool) -> Vec<Column<'static>> {
+    let when = if history.comparing.is_some() {
+        150.0
+    } else {
+        112.0
+    };
+    let mut columns = vec![
+        Column::left("When", Width::Fixed(when)),
+        Column::left("Model", Width::Share(1.8)),
+        Column::left("Goal", Width::Share(0.9)),
+        Column::left("Verdict", Width::Fixed(112.0)),
+        Column::right("Change", Width::Fixed(72.0)),
+    ];
+    if wide {
+        columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
+    }
+    if wider {
+        columns.insert(2, Column::left("Build", Width::Share(0.9)));
+    }
+    columns.push(Column::left("Profile", Width::Share(1.7)));
+    columns
 }
 
 fn began(
