@@ -260,7 +260,7 @@ fn with_json_an_error_is_a_document_too() {
     let error = &document["error"];
     assert_eq!(
         (&document["schema"], &error["code"]),
-        (&json!(1), &json!("port"))
+        (&json!(1), &json!("failed"))
     );
     let said = format!("error: {}\n", error["headline"].as_str().unwrap());
     assert!(String::from_utf8(output.stderr).unwrap().starts_with(&said));

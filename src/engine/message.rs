@@ -392,7 +392,7 @@ impl JobError {
 impl From<PortError> for JobError {
     fn from(error: PortError) -> Self {
         Self {
-            code: "port".to_owned(),
+            code: "failed".to_owned(),
             headline: error.headline,
             cause: error.cause,
             hint: error.hint,

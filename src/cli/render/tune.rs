@@ -177,7 +177,7 @@ pub(super) fn candidates(document: &TuneDocument, style: Style) -> String {
         .as_ref()
         .map(|b| b.settings.clone())
         .unwrap_or_default();
-    let labels = labels(&ranked);
+    let labels = labels(&ranked, &document.primary);
     let mut table = Table::new(&[
         ("#", Align::Right),
         ("Candidate", Align::Left),
@@ -232,13 +232,15 @@ fn finalists(confirmations: &[ConfirmationDocument], style: Style) -> String {
     )
 }
 
-fn labels(candidates: &[&CandidateDocument]) -> Vec<String> {
+/// Of their tests, the goal's first.
+fn labels(candidates: &[&CandidateDocument], primary: &str) -> Vec<String> {
     let mut labels: Vec<String> = candidates
         .iter()
         .flat_map(|c| c.metrics.keys().cloned())
         .collect();
     labels.sort_unstable();
     labels.dedup();
+    labels.sort_by_key(|label| label != primary);
     labels
 }
 
@@ -342,10 +344,10 @@ mod tests {
         assert_eq!(
             table,
             [
-                "Screened, best first (pp512 / tg128)",
+                "Screened, best first (tg128 / pp512)",
                 "  #  Candidate             Change         t/s  Became",
-                "  2  Graphics queue on    +67.5 %  198 / 38.2  confirmation: improved",
-                "  1  Flash attention off  −11.3 %  193 / 20.2  slower",
+                "  2  Graphics queue on    +67.5 %  38.2 / 198  confirmation: improved",
+                "  1  Flash attention off  −11.3 %  20.2 / 193  slower",
                 "  3  Micro-batch 4096                   – / –  failed: out of memory",
             ]
         );

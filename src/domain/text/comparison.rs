@@ -22,13 +22,20 @@ pub struct Metric {
     pub plain: Option<Comparison>,
 }
 
-/// The metrics of a document with the shape of `flux compare --json`, or of a stored confirmation; others are left out.
+/// The goal's metric first, the others in their order.
+pub fn primary_first(mut metrics: Vec<Metric>, primary: &str) -> Vec<Metric> {
+    metrics.sort_by_key(|metric| metric.label != primary);
+    metrics
+}
+
+/// The metrics of a document with the shape of `flux compare --json`, or of a stored confirmation, the goal's first; others are
+/// left out.
 pub fn metrics_of(document: &Value) -> Vec<Metric> {
     let read = |value: Option<&Value>| Comparison::deserialize(value?).ok();
     let Some(metrics) = document.get("metrics").and_then(Value::as_object) else {
         return Vec::new();
     };
-    metrics
+    let metrics = metrics
         .iter()
         .filter_map(|(label, value)| {
             let beside = document
@@ -40,7 +47,9 @@ pub fn metrics_of(document: &Value) -> Vec<Metric> {
                 plain: read(beside).or_else(|| read(value.get("welch"))),
             })
         })
-        .collect()
+        .collect();
+    let primary = document.get("primary").and_then(Value::as_str);
+    primary_first(metrics, primary.unwrap_or_default())
 }
 
 /// `+68.3 % (95 % CI +67.9 to +68.8), 8 + 8 runs`.

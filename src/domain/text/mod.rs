@@ -24,8 +24,8 @@ pub use clients::{CLIENTS_TITLES, clients_cells};
 #[cfg(test)]
 pub(crate) use comparison::graphics_queue;
 pub use comparison::{
-    Metric, arm_values, both_arms, effect, metrics_of, pair, quantity, spread, test_line,
-    time_saved, verdict_of,
+    Metric, arm_values, both_arms, effect, metrics_of, pair, primary_first, quantity, spread,
+    test_line, time_saved, verdict_of,
 };
 pub use csv::csv_cell;
 pub use history::{changes_words, field_change, grouped, when};

@@ -107,14 +107,14 @@ pub struct ConfirmationDocument {
 }
 
 impl ConfirmationDocument {
-    /// Its metrics, in the order of their labels.
+    /// Its metrics, the goal's first.
     pub fn judged(&self) -> Vec<Metric> {
         let metric = |(label, comparison): (&String, &Comparison)| Metric {
             label: label.clone(),
             comparison: comparison.clone(),
             plain: self.plain_welch.get(label).cloned(),
         };
-        self.metrics.iter().map(metric).collect()
+        text::primary_first(self.metrics.iter().map(metric).collect(), &self.primary)
     }
 
     /// The metric of this label, else the first.
