@@ -8,13 +8,14 @@
 #   plan:MODEL:LIMIT           placements within LIMIT of device memory (8GiB), measured
 #   ab:MODEL                   CUDA against Vulkan
 #   aa:MODEL:BUILD:TIMES       stock against stock
+#   sensors:MODEL:BUILD:PAIRS  llama-bench alone against llama-bench beside `flux monitor`, in turns
 #   resume:SESSION             a session that was broken off
 #
 # FOLDER keeps models and the database (FOLDER/data/flux.db); given again, it goes on there. A step that fails is told, and the
 # next one begins.
 set -euo pipefail
 
-[ $# -ge 5 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 5 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
 binary=$(realpath "$1") folder=$4
 builds=(cuda "$2" vulkan "$3")
 shift 4
@@ -31,6 +32,31 @@ if [ ! -e "$folder/data/flux.db" ]; then
   flux scan --bandwidth
 fi
 
+# One process of llama-bench, its records added to the file of its arm; arm B while every sensor is read as in a session.
+bench() {
+  local arm=$1 build=$2 file=$3 monitor=
+  if [ "$arm" = B ]; then
+    "$binary" --data-dir "$folder/data" --quiet monitor --csv - >/dev/null 2>&1 &
+    monitor=$!
+  fi
+  LD_LIBRARY_PATH=$build "$build/llama-bench" -m "$file" -o jsonl -r 3 -p 512 -n 128 2>/dev/null >>"$folder/sensors-$arm.jsonl"
+  [ -z "$monitor" ] || { kill "$monitor" && wait "$monitor" || true; }
+}
+
+# In turns A-B-B-A, as a confirmation runs, after one process that warms up.
+sensors() {
+  local file build=${builds[1]} pairs=$3
+  file=$(model "$1")
+  [ "$2" = cuda ] || build=${builds[3]}
+  bench A "$build" "$file"
+  rm -f "$folder"/sensors-?.jsonl
+  for pair in $(seq "$pairs"); do
+    if [ $((pair % 2)) = 1 ]; then order='A B'; else order='B A'; fi
+    for arm in $order; do bench "$arm" "$build" "$file"; done
+  done
+  flux compare "$folder/sensors-A.jsonl" "$folder/sensors-B.jsonl"
+}
+
 for step in "$@"; do
   IFS=: read -r what name a b <<<"$step"
   echo "== $step"
@@ -43,6 +69,7 @@ for step in "$@"; do
     ;;
   ab) flux ab -m "$(model "$name")" stock vulkan --runtime cuda --processes 6 ;;
   aa) for _ in $(seq "$b"); do flux ab -m "$(model "$name")" stock stock --runtime "$a" --processes 4 --reps 3; done ;;
+  sensors) sensors "$name" "$a" "$b" ;;
   resume) flux tune --resume "$name" ;;
   *) echo "no such step: $step" >&2 && exit 2 ;;
   esac || echo "== $step failed"

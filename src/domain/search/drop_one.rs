@@ -9,7 +9,7 @@ use super::session::{Known, Session, TuneNote};
 use super::trials::Search;
 
 /// The finalist without the settings whose removal costs no more than noise, one after the other: of two settings that
-/// each do the other's work one stays. All losses are counted against the finalist itself, so they cannot add up.
+/// each do the other's work one stays. A loss within noise counts all the same where the readings themselves tell it. All losses are counted against the finalist itself, so they cannot add up.
 pub(super) fn reduce<'h>(
     search: &mut Search<'_, 'h>,
     session: &mut Session<'h>,
@@ -61,7 +61,8 @@ pub(super) fn reduce<'h>(
         let still_gains = search
             .ratio(reduced)
             .is_some_and(|r| 100.0 * (r - 1.0) > MIN_EFFECT_PCT);
-        if still_gains && loss <= noise_pct && !search.harmed(reduced) {
+        let told = loss > MIN_EFFECT_PCT && search.is_told_faster(finalist, reduced);
+        if still_gains && loss <= noise_pct && !told && !search.harmed(reduced) {
             kept = reduced;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::stats::GUARD_LOSS_PCT;
+use crate::domain::stats::{CONFIDENCE, GUARD_LOSS_PCT, welch};
 use crate::domain::text::change;
 use crate::domain::types::{Failure, PlannedRun, RunOutcome, Settings, Stage, TestSamples};
 
@@ -78,6 +78,19 @@ impl<'p, 'h> Search<'p, 'h> {
         };
         (!readings.is_empty())
             .then(|| readings.iter().map(ratio).sum::<f64>() / readings.len() as f64)
+    }
+
+    /// Do the readings of two candidates tell by themselves that the first is faster (Welch's test)? The noise bound pools all
+    /// tests, and one that scatters hides what a quiet one shows.
+    pub fn is_told_faster(&self, faster: usize, slower: usize) -> bool {
+        let ratios = |index: usize| -> Vec<f64> {
+            let ratio = |(order, samples): &Reading<'h>| {
+                self.plan.objective.run_score(samples) / self.baseline.score_at(*order)
+            };
+            self.readings[index].iter().map(ratio).collect()
+        };
+        welch(&ratios(slower), &ratios(faster))
+            .is_some_and(|test| test.t > 0.0 && test.p < 1.0 - CONFIDENCE)
     }
 
     /// Is a guarded metric beyond its limit by more than noise? Nothing is built on such a candidate.
