@@ -1,8 +1,10 @@
 //! What is known of a running job: a pure reducer over engine events, and the lines it is shown in.
 
+use serde::Deserialize as _;
+
 use crate::cli::output::notice_line;
 use crate::domain::text::{
-    capitalised, change, clean, count, quantity, rate, settings_words, span,
+    capitalised, change, clean, count, quantity, rate, settings_phrase, settings_words, span,
 };
 use crate::domain::types::{PlannedRun, Settings};
 use crate::engine::message::{CandidateResult, EventKind, StageInfo};
@@ -248,8 +250,13 @@ fn verdict_line(settings: &Settings, confirmation: &serde_json::Value) -> String
     let verdict = confirmation
         .get("verdict")
         .and_then(serde_json::Value::as_str);
+    let baseline = confirmation.get("baseline");
+    let baseline = baseline.and_then(|b| Settings::deserialize(b).ok());
+    let against = baseline.map_or_else(String::new, |baseline| {
+        format!(" against {}", settings_phrase(&baseline))
+    });
     format!(
-        "{}: {}",
+        "{}{against}: {}",
         settings_words(settings),
         clean(verdict.unwrap_or("judged"))
     )
@@ -259,6 +266,7 @@ fn verdict_line(settings: &Settings, confirmation: &serde_json::Value) -> String
 mod tests {
     use super::*;
     use crate::domain::types::{Side, Stage};
+    use serde_json::json;
     use std::collections::BTreeMap;
 
     fn candidate(id: u32, settings: Settings, change_pct: Option<f64>, status: &str) -> EventKind {
@@ -404,6 +412,25 @@ mod tests {
         assert_eq!(
             state.block(80),
             ["Writing the model · 25 %", "  writing random weights"]
+        );
+    }
+
+    #[test]
+    fn a_verdict_says_against_what() {
+        let placed = |words: &str| Settings::stock().with("placement", words);
+        let judged = json!({"verdict": "inconclusive", "baseline": placed("ngl=9 ub=512")});
+        assert_eq!(
+            verdict_line(&placed("ngl=8 ub=512"), &judged),
+            "Placement ngl=8 ub=512 against placement ngl=9 ub=512: inconclusive"
+        );
+        let judged = json!({"verdict": "improved", "baseline": {}});
+        assert_eq!(
+            verdict_line(&Settings::stock().with("poll", "0"), &judged),
+            "CPU polling 0 against stock: improved"
+        );
+        assert_eq!(
+            verdict_line(&Settings::stock(), &json!({})),
+            "Stock: judged"
         );
     }
 }
