@@ -344,16 +344,18 @@ pub fn became(document: &TuneDocument, candidate: &CandidateDocument) -> String 
     if let Some(c) = confirmations.find(|c| c.settings == candidate.settings) {
         return format!("confirmation: {}", confirmed_fate(c).words());
     }
-    let cut = candidate.reason.is_none().then(|| {
+    let cut = || {
         let to = |c: &&ConfirmationDocument| is_more(&candidate.settings, &c.settings);
-        let to = document.confirmations.iter().find(to)?;
+        let mut confirmations = document.confirmations.iter();
+        let to = confirmations.find(to).filter(|_| candidate.adopted)?;
         let left = candidate.settings.beyond(&to.settings);
         Some(format!("confirmed without {}", settings_phrase(&left)))
-    });
-    let reason = candidate.reason.as_deref().map(clean);
-    let reason = reason.or_else(|| cut.flatten().filter(|_| candidate.adopted));
+    };
     let word = screened_fate(document, candidate).words();
-    reason.map_or_else(|| word.clone(), |reason| format!("{word}: {reason}"))
+    match candidate.reason.as_deref().map(clean).or_else(cut) {
+        Some(reason) => format!("{word}: {reason}"),
+        None => word,
+    }
 }
 
 /// Candidates, best first; those without samples last.

@@ -9,7 +9,8 @@ use super::session::{Known, Session, TuneNote};
 use super::trials::Search;
 
 /// The finalist without the settings whose removal costs no more than noise, one after the other: of two settings that
-/// each do the other's work one stays. A loss within noise counts all the same where the readings themselves tell it. All losses are counted against the finalist itself, so they cannot add up.
+/// each do the other's work one stays. A loss within noise counts all the same where the readings themselves tell it. All
+/// losses are counted against the finalist itself, so they cannot add up.
 pub(super) fn reduce<'h>(
     search: &mut Search<'_, 'h>,
     session: &mut Session<'h>,

@@ -72,24 +72,22 @@ impl<'p, 'h> Search<'p, 'h> {
 
     /// The goal's metric of a candidate as a share of the baseline's at the same time; mean over its runs.
     pub fn ratio(&self, index: usize) -> Option<f64> {
-        let readings = &self.readings[index];
+        let ratios = self.ratios(index);
+        (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
+    }
+
+    /// The same of each of its runs.
+    fn ratios(&self, index: usize) -> Vec<f64> {
         let ratio = |(order, samples): &Reading<'h>| {
             self.plan.objective.run_score(samples) / self.baseline.score_at(*order)
         };
-        (!readings.is_empty())
-            .then(|| readings.iter().map(ratio).sum::<f64>() / readings.len() as f64)
+        self.readings[index].iter().map(ratio).collect()
     }
 
     /// Do the readings of two candidates tell by themselves that the first is faster (Welch's test)? The noise bound pools all
     /// tests, and one that scatters hides what a quiet one shows.
     pub fn is_told_faster(&self, faster: usize, slower: usize) -> bool {
-        let ratios = |index: usize| -> Vec<f64> {
-            let ratio = |(order, samples): &Reading<'h>| {
-                self.plan.objective.run_score(samples) / self.baseline.score_at(*order)
-            };
-            self.readings[index].iter().map(ratio).collect()
-        };
-        welch(&ratios(slower), &ratios(faster))
+        welch(&self.ratios(slower), &self.ratios(faster))
             .is_some_and(|test| test.t > 0.0 && test.p < 1.0 - CONFIDENCE)
     }
 

@@ -1,6 +1,6 @@
 //! What was measured before: records in files, and this fingerprint's runs in the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -55,23 +55,21 @@ impl StoredTests {
         self.tests.clone()
     }
 
-    /// Is it of the same model with the same placement?
-    fn repeats(&self, other: &Self) -> bool {
-        let model = |run: &Self| Some(run.tests.first()?.record["model_filename"].clone());
-        self.placed == other.placed && model(self) == model(other)
+    /// Model and placement: runs with the same repeat each other.
+    fn repeats(&self) -> (Option<String>, Option<String>) {
+        let first = self.tests.first();
+        let model = first.and_then(|t| t.record["model_filename"].as_str());
+        (model.map(str::to_owned), self.placed.clone())
     }
 }
 
 /// Leaves out runs that something disturbed where others like them ran undisturbed; so many. A machine that is always busy is
 /// learned from as it is.
 pub(super) fn leave_out_disturbed(runs: &mut Vec<StoredTests>) -> usize {
-    let is_out = |run: &StoredTests| {
-        run.is_doubtful && runs.iter().any(|r| !r.is_doubtful && r.repeats(run))
-    };
-    let out: Vec<bool> = runs.iter().map(is_out).collect();
-    let mut out = out.into_iter();
+    let undisturbed = runs.iter().filter(|run| !run.is_doubtful);
+    let undisturbed: BTreeSet<_> = undisturbed.map(StoredTests::repeats).collect();
     let before = runs.len();
-    runs.retain(|_| !out.next().unwrap_or(false));
+    runs.retain(|run| !(run.is_doubtful && undisturbed.contains(&run.repeats())));
     before - runs.len()
 }
 

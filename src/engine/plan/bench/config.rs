@@ -22,8 +22,8 @@ pub struct PlanConfig {
 impl PlanConfig {
     /// Of a session; `None` where it is no benchmark of a plan.
     pub fn of(begun: &NewSession) -> Option<Self> {
-        let config = (begun.kind == SessionKind::Plan).then(|| begun.config.clone());
-        config.and_then(|config| serde_json::from_value(config).ok())
+        let config = (begun.kind == SessionKind::Plan).then_some(&begun.config);
+        config.and_then(|config| Self::deserialize(config).ok())
     }
 }
 

@@ -206,15 +206,17 @@ fn columns(history: &State, wide: bool, wider: bool) -> Vec<Column<'static>> {
     let mut columns = vec![
         Column::left("When", Width::Fixed(when)),
         Column::left("Model", Width::Share(1.8)),
+    ];
+    if wider {
+        columns.push(Column::left("Build", Width::Share(0.9)));
+    }
+    columns.extend([
         Column::left("Goal", Width::Share(0.9)),
         Column::left("Verdict", Width::Fixed(112.0)),
         Column::right("Change", Width::Fixed(72.0)),
-    ];
+    ]);
     if wide {
         columns.push(Column::right("95 % interval", Width::Fixed(116.0)));
-    }
-    if wider {
-        columns.insert(2, Column::left("Build", Width::Share(0.9)));
     }
     columns.push(Column::left("Profile", Width::Share(1.7)));
     columns
