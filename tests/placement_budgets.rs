@@ -27,7 +27,6 @@ use flux::domain::search::{Confirmation, MetricJudgement};
 use flux::domain::telemetry::{Metric, SeriesId};
 use flux::domain::types::{Backend, Bytes, RunOutcome, Stage, TestSamples};
 use flux::ports::{RunHead, Store as _};
-use flux::store::{Access, SqliteStore};
 
 use placement_support::{card, layout, memories};
 
@@ -39,9 +38,7 @@ fn machine(cards: usize) -> Memories {
 
 /// Runs of recorded sessions that set nothing but a placement, with their tests.
 fn runs(recorded: &str, sessions: &[i64]) -> Vec<(RunHead, Vec<TestSamples>)> {
-    let dir = tempfile::tempdir().unwrap();
-    replay::unpack(recorded, dir.path());
-    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let (_dir, store) = replay::opened(recorded);
     let heads = sessions
         .iter()
         .flat_map(|s| store.run_heads_with(*s, "placement").unwrap());
@@ -227,9 +224,7 @@ fn the_choice_is_within_three_percent_of_the_best_of_its_neighbours() {
         (replay::VULKAN, 3),
     ];
     for (recorded, session) in sessions {
-        let dir = tempfile::tempdir().unwrap();
-        replay::unpack(recorded, dir.path());
-        let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+        let (_dir, store) = replay::opened(recorded);
         let own = store.verdicts(session).unwrap().swap_remove(0);
         let judged: Confirmation = serde_json::from_value(own.detail).unwrap();
         let change = |m: &MetricJudgement| m.confirmed.change_pct;

@@ -24,9 +24,7 @@ fn judged(recorded: &str, session: i64, metric: &str) -> String {
 
 /// The same of every judgement of the session.
 fn all_judged(recorded: &str, session: i64, metric: &str) -> Vec<String> {
-    let dir = tempfile::tempdir().unwrap();
-    replay::unpack(recorded, dir.path());
-    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let (_dir, store) = replay::opened(recorded);
     let verdicts = store.verdicts(session).unwrap();
     let read = |v: &flux::ports::StoredVerdict| read(&v.detail, metric);
     verdicts.iter().map(read).collect()
@@ -159,9 +157,7 @@ fn of_22_sessions_of_stock_against_stock_none_improves_and_none_regresses() {
 #[test]
 fn what_flux_itself_took_reads_as_the_readme_says() {
     let of = |recorded, sessions: &[i64]| -> Vec<String> {
-        let dir = tempfile::tempdir().unwrap();
-        replay::unpack(recorded, dir.path());
-        let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+        let (_dir, store) = replay::opened(recorded);
         let share = |s: &i64| {
             let result = store.session(*s).unwrap().unwrap().end.unwrap().result;
             format!("{:.1}", result["overhead"]["flux_pct"].as_f64().unwrap())
@@ -258,9 +254,7 @@ fn the_tunes_on_both_backends_read_as_the_readme_says() {
 /// tell by themselves counts now: after the same runs it stays.
 #[test]
 fn a_loss_that_the_readings_tell_is_no_noise() {
-    let dir = tempfile::tempdir().unwrap();
-    replay::unpack(replay::VULKAN, dir.path());
-    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let (_dir, store) = replay::opened(replay::VULKAN);
     let begun = store.session(2).unwrap().unwrap().begun;
     let plan: TunePlan = serde_json::from_value(begun.config["plan"].clone()).unwrap();
     let runs = store.runs(2).unwrap();
@@ -294,9 +288,7 @@ fn the_plan_of_a_mixture_reads_as_the_readme_says() {
 /// What a process takes of the card beside its buffers: the driver's context and pools, MiB.
 #[test]
 fn memory_beside_buffers_reads_as_the_readme_says() {
-    let dir = tempfile::tempdir().unwrap();
-    replay::unpack(replay::PLANS, dir.path());
-    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    let (_dir, store) = replay::opened(replay::PLANS);
     let of = |sessions: &[i64]| -> [u64; 2] {
         let mut found = Vec::new();
         for head in sessions.iter().flat_map(|s| store.run_heads(*s).unwrap()) {

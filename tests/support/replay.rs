@@ -64,12 +64,17 @@ pub fn unpack(recorded: &str, data: &Path) {
     fs::write(data.join("flux.db"), bytes).unwrap();
 }
 
+/// A recorded database, and the folder that it lies in.
+pub fn opened(recorded: &str) -> (tempfile::TempDir, SqliteStore) {
+    let dir = tempfile::tempdir().unwrap();
+    unpack(recorded, dir.path());
+    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
+    (dir, store)
+}
+
 /// The runs of a recorded session, in order.
 pub fn runs(session: i64) -> Vec<StoredRun> {
-    let dir = tempfile::tempdir().unwrap();
-    restore(dir.path());
-    let store = SqliteStore::open(dir.path(), Access::Look).unwrap();
-    store.runs(session).unwrap()
+    opened(H200).1.runs(session).unwrap()
 }
 
 type Hold = Box<dyn Fn(&CancelToken) + Send + Sync>;
